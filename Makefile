@@ -1,0 +1,52 @@
+# Everything a newcomer or a CI machine needs; each target does its own set-up.
+# It needs python3 (3.11 or newer) with pip and venv, and make.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help setup demo test check format bench clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
+
+# The command alone, enough for `make demo`.
+$(VENV)/.base: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing genelab into $(VENV) ..."
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+# With every extra and the development tools.
+$(VENV)/.all: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing genelab with all extras into $(VENV); this takes some minutes ..."
+	$(PIP_INSTALL) -e '.[all,dev]'
+	@touch $(VENV)/.base $@
+
+setup: $(VENV)/.all ## Create .venv with everything
+
+demo: $(VENV)/.base ## Play the inverted pendulum
+	$(BIN)/genelab list
+	$(BIN)/genelab play GeneLab-Inverted-Pendulum-v0 --agent random --num-envs 64 --steps 1000 --headless
+
+test: $(VENV)/.all ## Run the whole test suite
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.all ## Format, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.all ## Format the code and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.base ## Measure throughput and start-up on this machine
+	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.startup
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""Measurements of this project on the machine they run on. Ratios within one run are what to compare."""

@@ -1,0 +1,99 @@
+"""Commands as users type them: `-` and `_` alike, dotted overrides anywhere, errors in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from genelab.config import TASKS, Override, split_overrides
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Command(click.Command):
+    """A command whose options may be written with underscores."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_dashes(args))
+
+
+class TaskCommand(Command):
+    """A command on a task: dotted words are overrides of its config, collected in the parameter `overrides`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        overrides, rest = split_overrides(args)
+        left = super().parse_args(ctx, rest)
+        ctx.params["overrides"] = overrides
+        return left
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Config overrides"):
+            formatter.write_text(
+                "--a.b.c VALUE, --a.b.c=VALUE or a.b.c=VALUE sets any field of the task's config, for example "
+                "--env.simulation.dt 0.002 or env.rewards.alive.weight=2. `genelab info TASK` lists them all."
+            )
+
+
+def with_dashes(args: Sequence[str]) -> list[str]:
+    """Option names with `-` for `_`; values are left alone."""
+    words = []
+    for i, word in enumerate(args):
+        if word == "--":
+            return [*words, *args[i:]]
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            word = name.replace("_", "-") + equals + value
+        words.append(word)
+    return words
+
+
+def import_option(function: Function) -> Function:
+    """The option that imports code which is not installed."""
+    text = "Import a module, or a .py file, that brings tasks."
+    return click.option("--import", "imports", metavar="MODULE", multiple=True, help=text)(function)
+
+
+def task_argument(function: Function) -> Function:
+    """The argument TASK, and `--import` beside it."""
+    return click.argument("task", metavar="TASK")(import_option(function))
+
+
+def simulation_options(function: Function) -> Function:
+    """The flags that stand for `env.simulation.*`, the same for every verb that runs a task."""
+    options = (
+        click.option("-v", "--vis", is_flag=True, help="Show a viewer; play then runs until it is closed."),
+        click.option("--headless", is_flag=True, help="Show no viewer."),
+        click.option("--gpu", is_flag=True, help="Run on the GPU."),
+        click.option("--dt", type=click.FloatRange(min=0, min_open=True), help="Physics step, s."),
+        click.option("--engine", type=click.Choice(["auto", "mujoco", "genesis"]), help="What steps the physics."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def shortcut_overrides(options: Mapping[str, Any]) -> list[Override]:
+    """What the shortcut flags mean as overrides; explicit overrides come after them."""
+    if options["vis"] and options["headless"]:
+        raise click.UsageError("--vis and --headless exclude each other: pass one of them")
+    paths = {"steps": "env.simulation.steps", "dt": "env.simulation.dt", "engine": "env.simulation.engine"}
+    paths["seed"] = "env.seed"
+    given = [Override(path, str(options[name])) for name, path in paths.items() if options.get(name) is not None]
+    if options["gpu"]:
+        given.append(Override("env.simulation.gpu", "true"))
+    if options["vis"] or options["headless"]:
+        given.append(Override("env.simulation.vis", str(options["vis"])))
+    return given
+
+
+def import_modules(modules: Sequence[str]) -> None:
+    """Import the code with tasks that the user named."""
+    for module in modules:
+        TASKS.import_module(module)
+
+
+def say(message: str) -> None:
+    """A remark to the user, beside the output."""
+    click.echo(f"genelab: {message}", err=True)

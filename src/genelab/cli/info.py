@@ -1,0 +1,79 @@
+"""`genelab info`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genelab.cli.command import TaskCommand, import_modules, task_argument
+from genelab.config import TASKS, Override, apply_overrides, atomic_write_text, iter_fields, to_dict
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedEnv
+    from genelab.managers import Table
+
+
+@click.command("info", cls=TaskCommand)
+@task_argument
+@click.option(
+    "--play", "play", is_flag=True, help="Show the config for watching and judging, not the one for training."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--mjcf", metavar="FILE", type=click.Path(path_type=Path), help="Write the whole world as MJCF to FILE.")
+def command(
+    task: str, imports: Sequence[str], play: bool, as_json: bool, mjcf: Path | None, overrides: Sequence[Override]
+) -> None:
+    """Show what a task is made of: terms, widths, weights, and every config path with its type and default."""
+    from genelab.envs import make_env
+
+    import_modules(imports)
+    cfg = TASKS.get(task)
+    env_cfg = cfg.play_env if play and cfg.play_env is not None else cfg.env
+    root = {"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}
+    apply_overrides(root, overrides)
+    paths = [(item.path, item.type, _text(item.value)) for item in iter_fields(root)]
+    # Widths are the same for one environment as for thousands, and on every engine.
+    env_cfg.scene.num_envs, env_cfg.simulation.engine, env_cfg.simulation.gpu = 1, "mujoco", False
+    env = make_env(env_cfg)
+    tables = _tables(env)
+    if mjcf is not None:
+        _write(mjcf, env.scene.spec.to_xml())
+    env.close()
+    if as_json:
+        click.echo(json.dumps(_json(task, tables, paths), indent=2))
+        return
+    click.echo(f"{task}: {env_cfg.simulation.dt:g} s × {env_cfg.decimation} per control step ({1 / env.step_dt:g} Hz)")
+    for table in tables:
+        if table.rows:
+            click.echo(f"\n{table}")
+    click.echo("\nconfig paths")
+    for path, kind, value in paths:
+        click.echo(f"  {path}: {kind} = {value}")
+    if mjcf is not None:
+        click.echo(f"\nMJCF written to {mjcf}")
+
+
+def _tables(env: ManagerBasedEnv) -> list[Table]:
+    names = ("observation", "action", "command", "reward", "termination", "event", "curriculum", "metrics")
+    managers = [getattr(env, f"{name}_manager", None) for name in names]
+    return [manager.table() for manager in managers if manager is not None]
+
+
+def _json(task: str, tables: Sequence[Table], paths: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
+    terms = {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables}
+    return {"task": task, **terms, "paths": [{"path": p, "type": t, "default": v} for p, t, v in paths]}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(to_dict(value))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        atomic_write_text(path, text)
+    except OSError as error:
+        raise click.UsageError(f"--mjcf: cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,102 @@
+"""`genelab play`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
+from genelab.config import Override
+
+if TYPE_CHECKING:
+    from genelab.rl import PlayResult
+
+
+@click.command("play", cls=TaskCommand)
+@task_argument
+@click.option(
+    "--agent",
+    type=click.Choice(["zero", "random", "trained"]),
+    help="Who acts: zero actions (default), random ones in [-1, 1], or a checkpoint's policy.",
+)
+@click.option("--checkpoint", metavar="FILE", type=click.Path(path_type=Path), help="Policy for --agent trained.")
+@click.option("--num-envs", type=click.IntRange(min=1), help="How many environments run side by side.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=0),
+    help="Length of a headless run in control steps [240]; a viewer ignores it.",
+)
+@click.option("--max-steps", type=click.IntRange(min=0), help="Stop after this many control steps, viewer or not.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of all random numbers.")
+@simulation_options
+@click.option("--prof", is_flag=True, help="Trace the run with torch.profiler.")
+@click.option("--prof-out", metavar="DIR", type=click.Path(path_type=Path), help="Where traces go [logs/prof].")
+@click.option("--prof-wait", type=click.IntRange(min=0), help="Steps before a trace [5].")
+@click.option("--prof-warmup", type=click.IntRange(min=0), help="Steps traced and thrown away [5].")
+@click.option("--prof-active", type=click.IntRange(min=1), help="Steps in a trace [20].")
+@click.option("--prof-repeat", type=click.IntRange(min=1), help="Number of traces [1].")
+def command(
+    task: str,
+    imports: Sequence[str],
+    overrides: Sequence[Override],
+    agent: Any,
+    checkpoint: Path | None,
+    num_envs: int | None,
+    max_steps: int | None,
+    prof: bool,
+    **options: Any,
+) -> None:
+    """Run TASK with zero or random actions or a trained policy."""
+    changes = [*shortcut_overrides(options), *overrides]
+    import_modules(imports)
+    from genelab.rl import ProfileCfg, play_task
+
+    tracing = {key.removeprefix("prof_"): value for key, value in options.items() if key.startswith("prof_")}
+    profile = ProfileCfg(**{key: value for key, value in tracing.items() if value is not None})
+    with _progress() as on_step:
+        result = play_task(
+            task,
+            agent=agent,
+            checkpoint=checkpoint,
+            num_envs=num_envs,
+            max_steps=max_steps,
+            profile=profile if prof or any(value is not None for value in tracing.values()) else None,
+            overrides=changes,
+            notify=say,
+            on_step=on_step,
+        )
+    _print(task, result)
+    if prof:
+        click.echo(f"traces in {profile.out}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda step, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = ("playing", BarColumn(), MofNCompleteColumn(), "steps", TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("play", total=None)
+        yield lambda step, total: progress.update(bar, completed=step, total=total)
+
+
+def _print(task: str, result: PlayResult) -> None:
+    rate = result.steps * result.num_envs / result.seconds if result.seconds > 0 and result.steps else 0.0
+    click.echo(
+        f"{task}: {result.steps} steps × {result.num_envs} envs on {result.engine}, seed {result.seed}, "
+        f"{result.seconds:.2f} s ({rate:,.0f} env steps/s)"
+    )
+    if result.return_mean is not None:
+        click.echo(
+            f"{result.episodes} episodes ended: return {result.return_mean:.3f}, length {result.length_mean:.1f} steps"
+        )

@@ -1,0 +1,26 @@
+"""Config tools: dotted overrides, JSON and the task registry."""
+
+from genelab.config.files import atomic_write_bytes, atomic_write_text
+from genelab.config.overrides import FieldInfo, Override, apply_override, apply_overrides, iter_fields, split_overrides
+from genelab.config.registry import TASKS, PluginFailure, TaskCfg, TaskEntry, TaskRegistry
+from genelab.config.serialize import dump_json, from_dict, load_json, to_dict
+
+__all__ = [
+    "TASKS",
+    "FieldInfo",
+    "Override",
+    "PluginFailure",
+    "TaskCfg",
+    "TaskEntry",
+    "TaskRegistry",
+    "apply_override",
+    "apply_overrides",
+    "atomic_write_bytes",
+    "atomic_write_text",
+    "dump_json",
+    "from_dict",
+    "iter_fields",
+    "load_json",
+    "split_overrides",
+    "to_dict",
+]

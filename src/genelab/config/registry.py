@@ -1,0 +1,204 @@
+"""Tasks by id. A task is registered by the path of the function that makes it, so that listing stays light."""
+
+import copy
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from genelab.config.serialize import import_name
+from genelab.errors import ConfigError, UsageError, did_you_mean, summary
+
+ENTRY_POINT_GROUP = "genelab.tasks"
+
+
+@dataclass(kw_only=True)
+class TaskCfg:
+    """What a task is made of."""
+
+    env: Any
+    """Config of the training environment."""
+    play_env: Any = None
+    """Config used by play, eval and export; the training env when None."""
+    agent: Any = None
+    """Agent config; its type selects the RL backend. None: playback only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskEntry:
+    """What the listing shows of a task without making it."""
+
+    id: str
+    """The name users type, in any case."""
+    factory: str | Callable[[], TaskCfg]
+    """The function that makes the config, best as "module:function"."""
+    description: str = ""
+    """One line for the listing."""
+    robot: str = ""
+    """The robot, for the listing."""
+    backend: str | None = None
+    """The learner, for the listing, e.g. "rsl_rl PPO"; None for playback only."""
+    package: str
+    """Top-level module of the factory: who brought the task."""
+
+
+@dataclass(frozen=True)
+class PluginFailure:
+    """A task plugin that did not load."""
+
+    name: str
+    """Name of its entry point."""
+    error: BaseException
+    """What it raised."""
+
+
+class TaskRegistry:
+    """The known tasks. Looking at them loads the plugins first; ids match in any case."""
+
+    def __init__(self) -> None:
+        self.failures: list[PluginFailure] = []
+        self._entries: dict[str, TaskEntry] = {}
+        self._plugins_loaded = False
+
+    def register(
+        self,
+        id: str,
+        factory: str | Callable[[], TaskCfg],
+        *,
+        description: str = "",
+        robot: str = "",
+        backend: str | None = None,
+    ) -> None:
+        """Add a task; adding it again from the same factory changes nothing."""
+        name = _factory_name(factory)
+        if not all(name.partition(":")):
+            raise ConfigError(f"task {id!r}: the factory must be 'module:function' or a function, got {name!r}")
+        known = self._entries.get(id.casefold())
+        if known is None:
+            self._entries[id.casefold()] = TaskEntry(
+                id=id,
+                factory=factory,
+                description=description,
+                robot=robot,
+                backend=backend,
+                package=name.partition(":")[0].partition(".")[0],
+            )
+        elif not _same_factory(known.factory, factory):
+            raise ConfigError(
+                f"task {known.id!r} from {_factory_name(known.factory)!r} is registered again by {name!r}"
+            )
+
+    def get(self, id: str) -> TaskCfg:
+        """Make the config of a task: a copy that the caller may change."""
+        entry = self.entry(id)
+        try:
+            factory = import_name(entry.factory) if isinstance(entry.factory, str) else entry.factory
+            cfg = factory()
+            if not isinstance(cfg, TaskCfg):
+                raise TypeError(f"it returned a {type(cfg).__name__}, not a TaskCfg")
+        except (Exception, SystemExit) as error:
+            made_by = _factory_name(entry.factory)
+            raise UsageError(f"task {entry.id!r} cannot be made by {made_by!r}: {summary(error)}") from error
+        return copy.deepcopy(cfg)
+
+    def entry(self, id: str) -> TaskEntry:
+        """What is known of a task without making it."""
+        self.load_plugins()
+        try:
+            return self._entries[id.casefold()]
+        except KeyError:
+            near = did_you_mean(id, self.ids())
+            raise UsageError(f"unknown task {id!r}.{near} `genelab list` shows all {len(self)}.") from None
+
+    def entries(self) -> list[TaskEntry]:
+        """All tasks, sorted by id."""
+        self.load_plugins()
+        return [self._entries[key] for key in sorted(self._entries)]
+
+    def ids(self) -> list[str]:
+        """All task ids, sorted."""
+        return [entry.id for entry in self.entries()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids())
+
+    def __len__(self) -> int:
+        return len(self.entries())
+
+    def __contains__(self, id: object) -> bool:
+        self.load_plugins()
+        return isinstance(id, str) and id.casefold() in self._entries
+
+    def load_plugins(self) -> None:
+        """Import the installed task packages, once; one that fails is reported and the others still load."""
+        if self._plugins_loaded:
+            return
+        self._plugins_loaded = True  # first, since a plugin may look at the registry while it loads
+        for plugin in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda plugin: plugin.name):
+            try:
+                loaded = plugin.load()
+                if callable(loaded):
+                    loaded()
+            except (Exception, SystemExit) as error:
+                self.failures.append(PluginFailure(plugin.name, error))
+                message = " ".join(str(error).split())
+                logging.getLogger("genelab").warning(
+                    "task plugin %r did not load: %s: %s", plugin.name, type(error).__name__, message
+                )
+
+    def import_module(self, name: str) -> ModuleType:
+        """Import a module that registers tasks, by name or by the path of a .py file; the current directory counts."""
+        try:
+            if name.endswith(".py"):
+                return _import_file(Path(name).resolve())
+            _make_importable(Path.cwd())
+            return importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"cannot import {name!r}: {summary(error)}") from error
+
+
+def _factory_name(factory: str | Callable[[], TaskCfg]) -> str:
+    if isinstance(factory, str):
+        return factory
+    return f"{factory.__module__}:{getattr(factory, '__qualname__', repr(factory))}"
+
+
+def _same_factory(first: str | Callable[[], TaskCfg], second: str | Callable[[], TaskCfg]) -> bool:
+    name = _factory_name(first)
+    # A reloaded module brings a new function of the same name; `<lambda>` and `<locals>` name no one function.
+    return first == second or (name == _factory_name(second) and "<" not in name)
+
+
+def _make_importable(directory: Path) -> None:
+    # For good and not only during the import: factories are looked up by name later.
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+
+
+def _import_file(path: Path) -> ModuleType:
+    known = sys.modules.get(path.stem)
+    if known is not None:
+        if os.path.realpath(getattr(known, "__file__", None) or "") == str(path):
+            return known
+        raise ImportError(f"another module is called {path.stem!r}; rename the file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None  # it ends in .py
+    _make_importable(path.parent)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+    return module
+
+
+TASKS = TaskRegistry()

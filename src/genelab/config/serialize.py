@@ -1,0 +1,297 @@
+"""Configs as JSON and back without loss.
+
+A dataclass becomes an object whose `__type__` says which one. Values that the annotation explains are written plainly
+(a tuple as a list, a function as "module:name"); the others carry a tag, so that reading needs no guess. The type
+helpers at the top serve the overrides as well: both read the same annotations.
+"""
+
+import builtins
+import collections.abc
+import functools
+import importlib
+import json
+import math
+import operator
+import os
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from genelab.config.files import atomic_write_text
+from genelab.errors import ConfigError, did_you_mean, summary
+
+SEQUENCES = (list, tuple, collections.abc.Sequence)
+MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+CALLABLES = (collections.abc.Callable, type)
+
+
+class _UnknownMeta(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls  # `torch.Tensor` is unknown where `torch` is
+
+
+class Unknown(metaclass=_UnknownMeta):
+    """Stands in an annotation for a name that is imported only under TYPE_CHECKING: as good as `Any`."""
+
+
+class _Namespace(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        return Unknown
+
+
+UNTYPED = (Any, object, Unknown)
+
+
+@functools.cache
+def field_types(cls: type) -> Mapping[str, Any]:
+    """The annotated type of each field of a dataclass; `Any` where the annotation cannot be resolved."""
+    resolved = {}
+    for field in fields(cls):
+        owner = next(
+            c for c in reversed(cls.__mro__) if vars(c).get("__dataclass_fields__", {}).get(field.name) is field
+        )
+        module = sys.modules.get(owner.__module__)
+        names = _Namespace({**vars(owner), **vars(builtins), **(vars(module) if module else {})})
+        holder = type(owner.__name__, (), {"__annotations__": {field.name: field.type}})
+        try:
+            resolved[field.name] = get_type_hints(holder, {}, names)[field.name]
+        except (NameError, AttributeError, TypeError, SyntaxError):
+            resolved[field.name] = Any
+    return types.MappingProxyType(resolved)
+
+
+def origin_of(hint: Any) -> Any:
+    """`list` for `list[int]`; a type without arguments is its own origin."""
+    return get_origin(hint) or hint
+
+
+def union_members(hint: Any) -> tuple[Any, ...]:
+    """The alternatives of a union; a type that is not a union is its only alternative."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def element_types(hint: Any, length: int) -> list[Any] | None:
+    """Types annotated for the elements of a list or tuple of this length; None if the annotation has another length."""
+    sequence = _only_member(hint, SEQUENCES)
+    args = get_args(sequence)
+    if get_origin(sequence) is tuple and args[-1:] != (...,):
+        return list(args) if len(args) == length else None
+    return [args[0] if args else Any] * length
+
+
+def value_type(hint: Any) -> Any:
+    """The type annotated for the values of a dict."""
+    args = get_args(_only_member(hint, MAPPINGS))
+    return args[1] if args else Any
+
+
+def import_name(name: str) -> Any:
+    """The object that "module:qualified.name" stands for; fails as the import or the look-up does."""
+    module, _, qualname = name.partition(":")
+    if not (module and qualname):
+        raise ValueError(f"{name!r} is not of the form 'module:name'")
+    return operator.attrgetter(qualname)(importlib.import_module(module))
+
+
+def join_path(path: str, key: object) -> str:
+    """The dotted path of a key one level below `path`."""
+    return f"{path}.{key}" if path else str(key)
+
+
+def to_dict(cfg: object) -> Any:
+    """The config as values that JSON has."""
+    return _encode(cfg, Any, "")
+
+
+def from_dict(data: Any, expected: Any = None) -> Any:
+    """The config that `to_dict` was given; `expected` is the type it must have, and that of data without a type."""
+    value = _decode(data, Any if expected is None else expected, "")
+    if isinstance(expected, type) and not isinstance(value, expected):
+        raise ConfigError(f"expected {expected.__name__}, got {type(value).__name__}")
+    return value
+
+
+def dump_json(cfg: object, path: str | os.PathLike[str]) -> None:
+    """Write the config to a JSON file, atomically."""
+    atomic_write_text(path, json.dumps(to_dict(cfg), indent=2, allow_nan=False) + "\n")
+
+
+def load_json(path: str | os.PathLike[str], expected: Any = None) -> Any:
+    """Read a config that `dump_json` wrote."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error
+    try:
+        return from_dict(data, expected)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _only_member(hint: Any, kinds: tuple[Any, ...]) -> Any:
+    """The one alternative of a union that is of these kinds; `Any` if there is none or more than one."""
+    found = [member for member in union_members(hint) if origin_of(member) in kinds]
+    return found[0] if len(found) == 1 else Any
+
+
+def _not_none(hint: Any) -> Any:
+    """T for `T | None`; `Any` if more than one alternative remains."""
+    members = [member for member in union_members(hint) if member is not types.NoneType]
+    return members[0] if len(members) == 1 else Any
+
+
+def _is_enum(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Enum)
+
+
+def _encode(value: Any, hint: Any, path: str) -> Any:
+    kind = _not_none(hint)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return value.name if kind is type(value) else {"__enum__": _name_of(type(value), path), "name": value.name}
+    if isinstance(value, str):
+        means_more = _is_enum(kind) or origin_of(kind) in CALLABLES
+        return {"__str__": str(value)} if means_more else str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"__float__": str(float(value))}
+    if isinstance(value, list | tuple):
+        return _encode_sequence(value, hint, path)
+    if isinstance(value, dict):
+        return _encode_dict(value, value_type(hint), path)
+    if isinstance(value, slice):
+        return {"__slice__": [_encode(part, Any, path) for part in (value.start, value.stop, value.step)]}
+    if is_dataclass(value) and not isinstance(value, type):
+        values = {
+            name: _encode(getattr(value, name), t, join_path(path, name))
+            for name, t in field_types(type(value)).items()
+        }
+        return {"__type__": _name_of(type(value), path), **values}
+    numpy = sys.modules.get("numpy")  # a numpy scalar can only be here if numpy has been imported
+    if numpy and isinstance(value, numpy.generic):
+        return _encode(value.item(), hint, path)
+    if callable(value):
+        name = _name_of(value, path)
+        return name if origin_of(kind) in CALLABLES else {"__callable__": name}
+    raise ConfigError(f"{path or 'config'}: a {type(value).__name__} cannot be written as JSON")
+
+
+def _encode_sequence(value: list[Any] | tuple[Any, ...], hint: Any, path: str) -> Any:
+    reads_as = tuple if origin_of(_only_member(hint, SEQUENCES)) is tuple else list
+    plain = isinstance(value, reads_as)
+    types_ = (element_types(hint, len(value)) if plain else None) or [Any] * len(value)
+    items = [_encode(item, t, join_path(path, i)) for i, (item, t) in enumerate(zip(value, types_, strict=True))]
+    return items if plain else {"__list__" if isinstance(value, list) else "__tuple__": items}
+
+
+def _encode_dict(value: dict[Any, Any], hint: Any, path: str) -> Any:
+    items = [(key, _encode(item, hint, join_path(path, key))) for key, item in value.items()]
+    # A key with two underscores could be taken for a tag.
+    if all(type(key) is str and not key.startswith("__") for key in value):
+        return dict(items)
+    return {"__dict__": [[_encode(key, Any, path), item] for key, item in items]}
+
+
+def _name_of(obj: Any, path: str) -> str:
+    name = f"{getattr(obj, '__module__', None)}:{getattr(obj, '__qualname__', None)}"
+    try:
+        if import_name(name) == obj:
+            return name
+    except (ImportError, AttributeError):
+        pass
+    raise ConfigError(f"{path or 'config'}: {obj!r} is not importable; define it at the top level of a module")
+
+
+def _decode(data: Any, hint: Any, path: str) -> Any:
+    if isinstance(data, dict):
+        return _decode_object(data, hint, path)
+    if isinstance(data, list):
+        types_ = element_types(hint, len(data)) or [Any] * len(data)
+        items = [_decode(item, t, join_path(path, i)) for i, (item, t) in enumerate(zip(data, types_, strict=True))]
+        return tuple(items) if origin_of(_only_member(hint, SEQUENCES)) is tuple else items
+    if isinstance(data, str):
+        kind = _not_none(hint)
+        if origin_of(kind) in CALLABLES:
+            return _import(data, "callable", path)
+        if _is_enum(kind):
+            return _enum_member(kind, data, path)
+    return data
+
+
+def _decode_object(data: dict[str, Any], hint: Any, path: str) -> Any:
+    match data:
+        case {"__type__": str(name), **values}:
+            return _decode_dataclass(_import(name, "dataclass", path), values, path)
+        case {"__enum__": str(name), "name": str(member), **rest} if not rest:
+            return _enum_member(_import(name, "enum", path), member, path)
+        case {"__callable__": str(name), **rest} if not rest:
+            return _import(name, "callable", path)
+        case {"__str__": str(text), **rest} if not rest:
+            return text
+        case {"__float__": "inf" | "-inf" | "nan" as text, **rest} if not rest:
+            return float(text)
+        case {"__list__": list(items), **rest} if not rest:
+            return _decode(items, list, path)
+        case {"__tuple__": list(items), **rest} if not rest:
+            return _decode(items, tuple, path)
+        case {"__slice__": [start, stop, step], **rest} if not rest:
+            return slice(*(_decode(part, Any, path) for part in (start, stop, step)))
+        case {"__dict__": list(pairs), **rest} if not rest:
+            inner = value_type(hint)
+            try:
+                return {_decode(key, Any, path): _decode(item, inner, join_path(path, key)) for key, item in pairs}
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"{path or 'config'}: not a list of key and value: {error}") from error
+    if tags := [key for key in data if key.startswith("__")]:
+        raise ConfigError(f"{path or 'config'}: {tags[0]!r} is not understood here")
+    kind = _not_none(hint)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _decode_dataclass(kind, data, path)
+    inner = value_type(hint)
+    return {key: _decode(item, inner, join_path(path, key)) for key, item in data.items()}
+
+
+def _decode_dataclass(cls: type, data: dict[str, Any], path: str) -> Any:
+    hints = field_types(cls)
+    if unknown := [name for name in data if name not in hints]:
+        near = did_you_mean(unknown[0], hints) if len(unknown) == 1 else ""
+        raise ConfigError(f"{path or 'config'}: {cls.__name__} has no {', '.join(map(repr, unknown))}.{near}")
+    values = {name: _decode(item, hints[name], join_path(path, name)) for name, item in data.items()}
+    try:
+        cfg = cls(**{field.name: values[field.name] for field in fields(cls) if field.init and field.name in values})
+    except Exception as error:
+        raise ConfigError(f"{path or 'config'}: {cls.__name__} cannot be made: {summary(error)}") from error
+    # The file has the last word: `__post_init__` may have derived values anew, and `__init__` may not take every field.
+    for name, value in values.items():
+        object.__setattr__(cfg, name, value)
+    return cfg
+
+
+def _enum_member(cls: type[Enum], name: str, path: str) -> Enum:
+    try:
+        return cls[name]
+    except KeyError:
+        raise ConfigError(f"{path or 'config'}: {cls.__name__} has no member {name!r}") from None
+
+
+def _import(name: str, what: str, path: str) -> Any:
+    """Look a name of the file up and see that it is what its place asks for. Nothing is called here."""
+    try:
+        obj = import_name(name)
+    except Exception as error:
+        raise ConfigError(f"{path or 'config'}: cannot import {name!r}: {summary(error)}") from error
+    is_class = isinstance(obj, type)
+    fits = {"dataclass": is_class and is_dataclass(obj), "enum": _is_enum(obj), "callable": callable(obj)}
+    if not fits[what]:
+        raise ConfigError(f"{path or 'config'}: {name!r} is no {what}")
+    return obj

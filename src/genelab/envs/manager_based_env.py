@@ -1,0 +1,140 @@
+"""An environment without rewards: a scene that can be acted in and looked at."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genelab.errors import ConfigError
+from genelab.managers import (
+    ActionManager,
+    ActionTermCfg,
+    EventManager,
+    EventTermCfg,
+    ObservationGroupCfg,
+    ObservationManager,
+)
+from genelab.scene import Articulation, Scene, SceneCfg
+from genelab.sim import EnvIds, SimulationCfg
+
+
+@dataclass(kw_only=True)
+class ManagerBasedEnvCfg:
+    """A scene, how it is stepped, and what acts on it. Entries of the dicts may be None: then they are left out."""
+
+    scene: SceneCfg
+    """What is in the world."""
+    simulation: SimulationCfg = field(default_factory=SimulationCfg)
+    """How it is stepped and shown."""
+    decimation: int = 1
+    """Physics steps per control step."""
+    actions: dict[str, ActionTermCfg | None] = field(default_factory=dict)
+    """From an action to targets."""
+    observations: dict[str, ObservationGroupCfg] = field(default_factory=dict)
+    """What is seen, by group."""
+    events: dict[str, EventTermCfg | None] = field(default_factory=dict)
+    """What happens from outside."""
+    seed: int | None = None
+    """Seed of all random numbers; None draws one."""
+    playback: Callable[..., Tensor] | None = None
+    """For scenes without a policy: a function `(env, step)` that gives the action of each control step."""
+
+    def validate(self) -> None:
+        """Refuse what cannot be built."""
+        if self.decimation < 1:
+            raise ConfigError(f"env.decimation: must be at least 1, got {self.decimation}")
+        self.simulation.validate()
+        self.scene.validate()
+
+
+class ManagerBasedEnv:
+    """A scene in `num_envs` copies, stepped at the control rate."""
+
+    cfg: ManagerBasedEnvCfg
+
+    def __init__(self, cfg: ManagerBasedEnvCfg, *, notify: Callable[[str], None] | None = None) -> None:
+        cfg.validate()
+        self.cfg = cfg
+        self.scene = Scene(cfg.scene, cfg.simulation, notify)
+        self.num_envs = cfg.scene.num_envs
+        self.device = self.scene.engine.device
+        self.dtype = self.scene.engine.dtype
+        self.physics_dt = cfg.simulation.dt
+        self.step_dt = cfg.simulation.dt * cfg.decimation
+        self.rng = torch.Generator(device=self.device)
+        self.seed = secrets.randbits(31) if cfg.seed is None else cfg.seed
+        self.common_step_counter = 0
+        self._closed = False
+        self._seed(self.seed)
+        self._load_managers()
+        self.event_manager.apply("startup", None)
+        self.scene.engine.refresh()
+
+    def _seed(self, seed: int) -> None:
+        self.seed = seed
+        self.rng.manual_seed(seed)
+
+    def _load_managers(self) -> None:
+        # Terms look at the state when they are made, so it must be a valid one.
+        self.scene.reset(None)
+        self.scene.engine.refresh()
+        self.scene.reset_sensors(None)
+        self.event_manager = EventManager(self.cfg.events, self)
+        self.action_manager = ActionManager(self.cfg.actions, self)
+        self.observation_manager = ObservationManager(self.cfg.observations, self)
+
+    @property
+    def robot(self) -> Articulation:
+        """The entity called `robot`."""
+        return self.scene.articulation("robot")
+
+    @property
+    def action_dim(self) -> int:
+        """Width of the action."""
+        return self.action_manager.dim
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Tensor], dict]:
+        """Start all environments anew; with a seed, everything that follows depends only on it."""
+        if seed is not None:
+            self._seed(seed)
+            self.event_manager.apply("startup", None)
+        self._reset_envs(None)
+        return self.observation_manager.compute(), {}
+
+    def step(self, action: Tensor) -> Any:
+        """One control step with an action `(num_envs, action_dim)`: observations, and an empty dict."""
+        self._advance(action)
+        self.event_manager.advance(self.step_dt)
+        self.scene.engine.refresh()
+        return self.observation_manager.compute(), {}
+
+    def _advance(self, action: Tensor) -> None:
+        """Act and let the physics run for a control step."""
+        self.action_manager.process(action)
+        self.scene.step(self.cfg.decimation)
+        self.common_step_counter += 1
+        self.scene.update(self.step_dt)
+
+    def _reset_envs(self, env_ids: EnvIds) -> dict[str, Any]:
+        """Give environments a new initial state; returns what the managers log of the old episodes."""
+        self.scene.reset(env_ids)
+        self.event_manager.apply("reset", env_ids)
+        self.scene.engine.refresh()
+        self.scene.reset_sensors(env_ids)
+        log: dict[str, Any] = {}
+        for manager in (self.observation_manager, self.action_manager, self.event_manager):
+            log.update(manager.reset(env_ids))
+        return log
+
+    def close(self) -> None:
+        """Free the engine."""
+        if not self._closed:
+            self._closed = True
+            self.scene.engine.close()

@@ -1,0 +1,154 @@
+"""The reinforcement-learning environment: a Gymnasium vector environment of torch tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from torch import Tensor
+
+from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg
+from genelab.errors import ConfigError
+from genelab.managers import (
+    CommandManager,
+    CommandTermCfg,
+    CurriculumManager,
+    CurriculumTermCfg,
+    MetricsManager,
+    MetricTermCfg,
+    RewardManager,
+    RewardTermCfg,
+    TerminationManager,
+    TerminationTermCfg,
+)
+from genelab.sim import EnvIds
+
+
+@dataclass(kw_only=True)
+class ManagerBasedRlEnvCfg(ManagerBasedEnvCfg):
+    """A task: a scene with rewards, ends, commands and curricula."""
+
+    episode_length_s: float
+    """Longest episode, s."""
+    rewards: dict[str, RewardTermCfg | None] = field(default_factory=dict)
+    """What is paid for."""
+    terminations: dict[str, TerminationTermCfg | None] = field(default_factory=dict)
+    """What ends an episode."""
+    commands: dict[str, CommandTermCfg | None] = field(default_factory=dict)
+    """What is asked for."""
+    curriculum: dict[str, CurriculumTermCfg | None] = field(default_factory=dict)
+    """What gets harder."""
+    metrics: dict[str, MetricTermCfg | None] = field(default_factory=dict)
+    """What is reported besides."""
+    auto_reset: bool = True
+    """Start an ended environment anew in the same step; off for teleoperation."""
+    scale_rewards_by_dt: bool = True
+    """Rewards are rates: multiply them by the control step's duration."""
+
+    def validate(self) -> None:
+        super().validate()
+        if not self.episode_length_s > 0:
+            raise ConfigError(f"env.episode_length_s: must be positive, got {self.episode_length_s}")
+
+
+class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
+    """A task in `num_envs` copies.
+
+    `step` returns the five of Gymnasium. An environment that ends is reset in the same step: its observation is already
+    the first of the new episode, the last of the old one is in `info["final_obs"]` where `info["_final_obs"]` is true.
+    """
+
+    cfg: ManagerBasedRlEnvCfg
+    metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(self, cfg: ManagerBasedRlEnvCfg, *, notify: Callable[[str], None] | None = None) -> None:
+        self._extras: dict[str, Any] = {}
+        super().__init__(cfg, notify=notify)
+        self._set_spaces()
+
+    def _load_managers(self) -> None:
+        steps = self.cfg.episode_length_s / self.step_dt
+        self.max_episode_length = max(1, math.ceil(round(steps, 6)))
+        self.max_episode_length_s = self.cfg.episode_length_s
+        self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        # Observations may look at commands and at the last action, so those come first.
+        self.scene.reset(None)
+        self.command_manager = CommandManager(self.cfg.commands, self)
+        self.command_manager.reset(None)
+        super()._load_managers()
+        self.reward_manager = RewardManager(self.cfg.rewards, self)
+        self.termination_manager = TerminationManager(self.cfg.terminations, self)
+        self.curriculum_manager = CurriculumManager(self.cfg.curriculum, self)
+        self.metrics_manager = MetricsManager(self.cfg.metrics, self)
+
+    def _set_spaces(self) -> None:
+        groups = self.observation_manager.groups
+        dtype = np.float64 if self.dtype == torch.float64 else np.float32
+        self.single_observation_space = gymnasium.spaces.Dict(
+            {name: gymnasium.spaces.Box(-np.inf, np.inf, (group.dim,), dtype) for name, group in groups.items()}
+        )
+        self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.action_dim,), dtype)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """What the last step reports besides; a term may add to it, `is_success` for one."""
+        return self._extras
+
+    @property
+    def commands(self) -> CommandManager:
+        """The commands, by name."""
+        return self.command_manager
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Tensor], dict]:
+        """Start all environments anew; with a seed, everything that follows depends only on it."""
+        if seed is not None:
+            self.common_step_counter = 0
+        self._extras = {}
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Tensor | np.ndarray) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor, dict[str, Any]]:
+        """One control step: observations, rewards, terminated, truncated, info."""
+        self._extras = {}
+        self._advance(torch.as_tensor(action, device=self.device))
+        self.episode_length_buf += 1
+        done = self.termination_manager.compute()
+        reward = self.reward_manager.compute()
+        self.metrics_manager.compute()
+        terminated, truncated = self.termination_manager.terminated, self.termination_manager.truncated
+        if self.cfg.auto_reset:
+            ended = done.nonzero().flatten()
+            if len(ended):
+                self._extras["final_obs"] = self.observation_manager.compute(keep=False)
+                self._extras["_final_obs"] = done
+                self._extras["log"] = self._reset_envs(ended)
+        self.command_manager.advance(self.step_dt)
+        self.event_manager.advance(self.step_dt)
+        self.scene.engine.refresh()
+        self._extras["time_outs"] = truncated
+        return self.observation_manager.compute(), reward, terminated, truncated, self._extras
+
+    def _reset_envs(self, env_ids: EnvIds) -> dict[str, Any]:
+        every = torch.arange(self.num_envs, device=self.device) if env_ids is None else env_ids
+        log = self.curriculum_manager.compute(every)
+        for manager in (self.reward_manager, self.termination_manager, self.metrics_manager):
+            log.update(manager.reset(env_ids))
+        log.update(super()._reset_envs(env_ids))
+        self.episode_length_buf[every] = 0
+        log.update(self.command_manager.reset(env_ids))
+        return log
+
+    def close(self, **kwargs: Any) -> None:
+        """Free the engine."""
+        super().close()
+        self.closed = True

@@ -1,0 +1,29 @@
+"""From the config a task is trained with to the one it is watched and judged with."""
+
+from __future__ import annotations
+
+import copy
+from typing import TypeVar
+
+from genelab.envs.manager_based_rl_env import ManagerBasedRlEnvCfg
+
+Cfg = TypeVar("Cfg", bound=ManagerBasedRlEnvCfg)
+
+
+def play_cfg(cfg: Cfg, *, num_envs: int = 1) -> Cfg:
+    """The same task without what is for training only.
+
+    No noise on observations and actions, no late actions, no pushes, no randomised models, no curriculum; a viewer by
+    default. Terms, and so the widths of observations and actions, are those of the training config.
+    """
+    cfg = copy.deepcopy(cfg)
+    cfg.scene.num_envs = num_envs
+    cfg.simulation.vis = True
+    for group in cfg.observations.values():
+        group.enable_noise = False
+    for action in cfg.actions.values():
+        if action is not None:
+            action.noise_std, action.delay = 0.0, (0, 0)
+    cfg.events = {name: event for name, event in cfg.events.items() if event is not None and event.mode == "reset"}
+    cfg.curriculum = {}
+    return cfg

@@ -1,0 +1,44 @@
+"""Managers: each runs the terms of one part of the MDP."""
+
+from genelab.managers.actions import ActionManager, ActionTerm, ActionTermCfg
+from genelab.managers.base import ROBOT, Manager, SceneEntityCfg, Selection, Table, TermCfg
+from genelab.managers.commands import CommandManager, CommandTerm, CommandTermCfg
+from genelab.managers.curriculum import CurriculumManager, CurriculumTermCfg
+from genelab.managers.events import EventManager, EventTermCfg
+from genelab.managers.metrics import MetricsManager, MetricTermCfg
+from genelab.managers.noise import GaussianNoiseCfg, NoiseCfg, UniformNoiseCfg, symmetric
+from genelab.managers.observations import ObservationGroupCfg, ObservationManager, ObservationTermCfg
+from genelab.managers.rewards import RewardManager, RewardTermCfg
+from genelab.managers.terminations import TerminationManager, TerminationTermCfg
+
+__all__ = [
+    "ROBOT",
+    "ActionManager",
+    "ActionTerm",
+    "ActionTermCfg",
+    "CommandManager",
+    "CommandTerm",
+    "CommandTermCfg",
+    "CurriculumManager",
+    "CurriculumTermCfg",
+    "EventManager",
+    "EventTermCfg",
+    "GaussianNoiseCfg",
+    "Manager",
+    "MetricTermCfg",
+    "MetricsManager",
+    "NoiseCfg",
+    "ObservationGroupCfg",
+    "ObservationManager",
+    "ObservationTermCfg",
+    "RewardManager",
+    "RewardTermCfg",
+    "SceneEntityCfg",
+    "Selection",
+    "Table",
+    "TermCfg",
+    "TerminationManager",
+    "TerminationTermCfg",
+    "UniformNoiseCfg",
+    "symmetric",
+]

@@ -1,0 +1,114 @@
+"""From the policy's numbers to targets of the joints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genelab.errors import ConfigError
+from genelab.managers.base import Table
+from genelab.managers.delay import DelayBuffer
+from genelab.sim import EnvIds
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedEnv
+
+
+@dataclass(kw_only=True)
+class ActionTermCfg:
+    """Some columns of the action."""
+
+    entity: str = "robot"
+    """Name of the entity it acts on."""
+    noise_std: float = 0.0
+    """Gaussian noise added to the action before it is used; training only."""
+    delay: tuple[int, int] = (0, 0)
+    """Fewest and most control steps an action arrives late; drawn for each environment at its reset."""
+
+    def build(self, name: str, env: ManagerBasedEnv) -> ActionTerm:
+        """The running term."""
+        raise NotImplementedError
+
+
+class ActionTerm:
+    """Acts with some columns of the action."""
+
+    dim: int
+
+    def __init__(self, name: str, cfg: ActionTermCfg, env: ManagerBasedEnv) -> None:
+        self.name = name
+        self.cfg = cfg
+        self.env = env
+        self._delay = None if cfg.delay == (0, 0) else DelayBuffer(cfg.delay, env.num_envs, env.rng)
+
+    def process(self, action: Tensor) -> None:
+        """Take this control step's action, `(N, dim)`."""
+        if self.cfg.noise_std > 0:
+            rng = self.env.rng
+            noise = torch.randn(action.shape, generator=rng, device=rng.device, dtype=action.dtype)
+            action = action + self.cfg.noise_std * noise
+        if self._delay is not None:
+            action = self._delay.push(action)
+        self.apply(action)
+
+    def apply(self, action: Tensor) -> None:
+        """Set the targets."""
+        raise NotImplementedError
+
+    def reset(self, env_ids: EnvIds) -> None:
+        """Forget the past of these environments."""
+        if self._delay is not None:
+            self._delay.reset(env_ids)
+
+    def describe(self) -> tuple[str, str]:
+        """What it acts on, and how, for the table."""
+        return "", ""
+
+
+class ActionManager:
+    """Splits the action among its terms and remembers the last two."""
+
+    kind = "action"
+
+    def __init__(self, cfgs: Mapping[str, ActionTermCfg | None], env: ManagerBasedEnv) -> None:
+        self.env = env
+        self.terms = {name: cfg.build(name, env) for name, cfg in cfgs.items() if cfg is not None}
+        self.dim = sum(term.dim for term in self.terms.values())
+        self.action = torch.zeros(env.num_envs, self.dim, device=env.device, dtype=env.dtype)
+        self.prev_action = torch.zeros_like(self.action)
+
+    def process(self, action: Tensor) -> None:
+        """Take the action of a control step."""
+        if action.shape != self.action.shape:
+            raise ConfigError(f"the action must have shape {tuple(self.action.shape)}, got {tuple(action.shape)}")
+        self.prev_action = self.action
+        self.action = action.to(self.env.device, self.env.dtype, copy=True)
+        start = 0
+        for term in self.terms.values():
+            term.process(self.action[:, start : start + term.dim])
+            start += term.dim
+
+    def reset(self, env_ids: EnvIds) -> dict[str, Any]:
+        """Forget the actions of these environments."""
+        rows = slice(None) if env_ids is None else env_ids
+        self.prev_action[rows] = 0.0
+        self.action[rows] = 0.0
+        for term in self.terms.values():
+            term.reset(env_ids)
+        return {}
+
+    def table(self) -> Table:
+        """All terms, to print."""
+        rows: list[Any] = [
+            (name, str(term.dim), type(term).__name__, *term.describe()) for name, term in self.terms.items()
+        ]
+        return Table(
+            "actions", ("term", "dim", "type", "joints", "scale"), [*rows, ("total", str(self.dim), "", "", "")]
+        )
+
+    def __str__(self) -> str:
+        return str(self.table())

@@ -1,0 +1,174 @@
+"""What all managers share: terms, the parts of the scene they name, and a table to look at."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genelab.errors import ConfigError
+from genelab.scene import Articulation, Entity
+from genelab.sim import EnvIds
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedEnv
+
+
+@dataclass(kw_only=True)
+class SceneEntityCfg:
+    """Names a part of the scene in a term's parameters; the term receives it as a `Selection`."""
+
+    name: str = "robot"
+    """Name of the entity."""
+    joint_names: tuple[str, ...] | None = None
+    """Regular expressions of joints; None: all of them."""
+    body_names: tuple[str, ...] | None = None
+    """Regular expressions of bodies; None: all of them."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """An entity and some of its joints and bodies, ready to index with."""
+
+    entity: Entity
+    joint_ids: slice | Tensor
+    body_ids: slice | Tensor
+
+    @property
+    def robot(self) -> Articulation:
+        """The entity, which must have driven joints."""
+        if not isinstance(self.entity, Articulation):
+            raise ConfigError(f"{self.entity.name!r} is not an articulation")
+        return self.entity
+
+
+ROBOT: Any = SceneEntityCfg()
+"""Default of a term's parameter: the whole robot."""
+
+
+@dataclass(kw_only=True)
+class TermCfg:
+    """A term: something to compute, and with what."""
+
+    func: Callable[..., Any]
+    """A function `(env, **params)`, or a class with `__init__(cfg, env)`, `__call__(env, **params)` and `reset`."""
+    params: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the function."""
+
+
+@dataclass
+class Table:
+    """A manager's terms as text."""
+
+    title: str
+    columns: Sequence[str]
+    rows: list[Sequence[str]]
+
+    def __str__(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+        from rich.table import Table as RichTable
+
+        table = RichTable(title=self.title, title_justify="left")
+        for column in self.columns:
+            table.add_column(column)
+        for row in self.rows:
+            table.add_row(*row)
+        text = StringIO()
+        Console(file=text, width=120).print(table)
+        return text.getvalue().rstrip()
+
+
+class Term:
+    """A term bound to an environment."""
+
+    def __init__(self, name: str, cfg: TermCfg, env: ManagerBasedEnv, where: str) -> None:
+        self.name = name
+        self.where = f"{where} term {name!r}"
+        self._env = env
+        self._params = self._resolve(cfg, env)
+        if inspect.isclass(cfg.func):
+            self._func = cfg.func(cfg, env)
+            self._reset = getattr(self._func, "reset", None)
+        else:
+            self._func = cfg.func
+            self._reset = None
+
+    def _resolve(self, cfg: TermCfg, env: ManagerBasedEnv) -> dict[str, Any]:
+        """Check the parameters against the function and replace names of scene parts by the parts."""
+        target = cfg.func.__call__ if inspect.isclass(cfg.func) else cfg.func
+        signature = inspect.signature(target)
+        known = signature.parameters
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in known.values())
+        for key in cfg.params:
+            if key not in known and not open_ended:
+                raise ConfigError(f"{self.where}: {_name(cfg.func)} has no parameter {key!r}")
+        params = {key: p.default for key, p in known.items() if isinstance(p.default, SceneEntityCfg)}
+        params.update(cfg.params)
+        return {
+            key: select(value, env) if isinstance(value, SceneEntityCfg) else value for key, value in params.items()
+        }
+
+    def __call__(self, *args: Any) -> Any:
+        return self._func(self._env, *args, **self._params)
+
+    def reset(self, env_ids: EnvIds) -> None:
+        """Let a term with memory forget these environments."""
+        if self._reset is not None:
+            self._reset(env_ids)
+
+    def vector(self) -> Tensor:
+        """The value, which must be one number per environment."""
+        value = self()
+        if not isinstance(value, Tensor) or value.shape != (self._env.num_envs,):
+            raise ConfigError(f"{self.where} must return shape ({self._env.num_envs},), got {_shape(value)}")
+        return value
+
+
+class Manager:
+    """Runs the terms of one kind."""
+
+    kind: str
+
+    def __init__(self, cfgs: Mapping[str, TermCfg | None], env: ManagerBasedEnv) -> None:
+        self.env = env
+        self.cfgs = {name: cfg for name, cfg in cfgs.items() if cfg is not None}
+        self.terms = {name: Term(name, cfg, env, self.kind) for name, cfg in self.cfgs.items()}
+
+    def reset(self, env_ids: EnvIds) -> dict[str, Any]:
+        """Forget these environments; returns what to log of their episodes."""
+        for term in self.terms.values():
+            term.reset(env_ids)
+        return {}
+
+    def table(self) -> Table:
+        """The terms, to print."""
+        return Table(f"{self.kind} terms", ("name", "function"), [(n, _name(c.func)) for n, c in self.cfgs.items()])
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+
+def select(cfg: SceneEntityCfg, env: ManagerBasedEnv) -> Selection:
+    """The part of the scene that a config names."""
+    entity = env.scene[cfg.name]
+
+    def ids(found: list[int] | None) -> slice | Tensor:
+        return slice(None) if found is None else torch.tensor(found, device=env.device)
+
+    joints = None if cfg.joint_names is None else entity.find_joints(cfg.joint_names)
+    bodies = None if cfg.body_names is None else entity.find_bodies(cfg.body_names)
+    return Selection(entity, ids(joints), ids(bodies))
+
+
+def _name(func: Callable[..., Any]) -> str:
+    return getattr(func, "__name__", str(func))
+
+
+def _shape(value: Any) -> str:
+    return str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__

@@ -1,0 +1,111 @@
+"""What the robot is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genelab import math as gm
+from genelab.errors import ConfigError, did_you_mean
+from genelab.managers.base import Table
+from genelab.sim import EnvIds
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv
+
+
+@dataclass(kw_only=True)
+class CommandTermCfg:
+    """A goal that is drawn anew from time to time."""
+
+    resampling_time_range: tuple[float, float] = (1e9, 1e9)
+    """Shortest and longest time a command lasts, s; always drawn at a reset."""
+
+    def build(self, name: str, env: ManagerBasedRlEnv) -> CommandTerm:
+        """The running term."""
+        raise NotImplementedError
+
+
+class CommandTerm:
+    """Keeps a command for each environment."""
+
+    command: Tensor
+    """The command, `(N, d)`."""
+
+    def __init__(self, name: str, cfg: CommandTermCfg, env: ManagerBasedRlEnv) -> None:
+        self.name = name
+        self.cfg = cfg
+        self.env = env
+        self.time_left = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
+
+    def resample(self, env_ids: Tensor) -> None:
+        """Draw new commands for these environments."""
+        raise NotImplementedError
+
+    def update(self) -> None:
+        """Adapt the commands to the state, every control step."""
+
+    def advance(self, dt: float) -> None:
+        """Let time pass."""
+        self.time_left -= dt
+        due = (self.time_left <= 0).nonzero().flatten()
+        if len(due):
+            self._draw(due)
+        self.update()
+
+    def _draw(self, env_ids: Tensor) -> None:
+        self.time_left[env_ids] = gm.uniform(
+            *self.cfg.resampling_time_range, (len(env_ids),), self.env.rng, self.env.dtype
+        )
+        self.resample(env_ids)
+
+    def reset(self, env_ids: EnvIds) -> dict[str, Any]:
+        """Draw new commands for new episodes; returns what to log of the old ones."""
+        self._draw(torch.arange(self.env.num_envs, device=self.env.device) if env_ids is None else env_ids)
+        return {}
+
+
+class CommandManager:
+    """All commands, by name."""
+
+    kind = "command"
+
+    def __init__(self, cfgs: Mapping[str, CommandTermCfg | None], env: ManagerBasedRlEnv) -> None:
+        self.terms = {name: cfg.build(name, env) for name, cfg in cfgs.items() if cfg is not None}
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.term(name).command
+
+    def term(self, name: str) -> CommandTerm:
+        """The term of this name."""
+        try:
+            return self.terms[name]
+        except KeyError:
+            raise ConfigError(f"no command is called {name!r}.{did_you_mean(name, self.terms)}") from None
+
+    def advance(self, dt: float) -> None:
+        """Let time pass and draw the commands that are due."""
+        for term in self.terms.values():
+            term.advance(dt)
+
+    def reset(self, env_ids: EnvIds) -> dict[str, Any]:
+        """Draw new commands for new episodes."""
+        log: dict[str, Any] = {}
+        for name, term in self.terms.items():
+            log.update({f"Metrics/{name}/{key}": value for key, value in term.reset(env_ids).items()})
+        return log
+
+    def table(self) -> Table:
+        """All terms, to print."""
+        rows = []
+        for name, term in self.terms.items():
+            low, high = term.cfg.resampling_time_range
+            rows.append((name, str(term.command.shape[1]), f"{low:g} … {high:g} s", type(term).__name__))
+        return Table("commands", ("term", "dim", "lasts", "type"), rows)
+
+    def __str__(self) -> str:
+        return str(self.table())

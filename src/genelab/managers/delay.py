@@ -1,0 +1,41 @@
+"""Values that arrive late, by a number of control steps drawn for each environment."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from genelab.sim import EnvIds
+
+
+class DelayBuffer:
+    """Remembers the last values and gives back those of `lag` steps ago.
+
+    A reset environment draws a new lag; until it has a past, it sees its first value.
+    """
+
+    def __init__(self, lag_range: tuple[int, int], num_envs: int, rng: torch.Generator) -> None:
+        self._low, self._high = lag_range
+        self._rng = rng
+        self._rows = torch.arange(num_envs, device=rng.device)
+        self.lag = torch.zeros(num_envs, dtype=torch.int64, device=rng.device)
+        self._fresh = torch.ones(num_envs, dtype=torch.bool, device=rng.device)
+        self._values: Tensor | None = None
+
+    def push(self, value: Tensor, *, keep: bool = True) -> Tensor:
+        """The delayed value; with `keep=False` as if this value came, without remembering it."""
+        if self._values is None:
+            self._values = value.repeat(self._high + 1, *([1] * value.dim()))
+        values = torch.cat((value[None], self._values[:-1]))
+        values = torch.where(self._fresh.view(1, -1, *([1] * (value.dim() - 1))), value, values)
+        if keep:
+            self._values = values
+            self._fresh[:] = False
+        return values[self.lag, self._rows]
+
+    def reset(self, env_ids: EnvIds) -> None:
+        """Forget the past of these environments and draw their lags."""
+        rows = self._rows if env_ids is None else env_ids
+        shape = (len(rows),)
+        self.lag[rows] = torch.randint(self._low, self._high + 1, shape, generator=self._rng, device=self._rng.device)
+        self._fresh[rows] = True

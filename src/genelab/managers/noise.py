@@ -1,0 +1,31 @@
+"""Noise on observations and actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(kw_only=True)
+class NoiseCfg:
+    """Random numbers added to a value."""
+
+
+@dataclass(kw_only=True)
+class UniformNoiseCfg(NoiseCfg):
+    """Equally likely between two bounds."""
+
+    low: float
+    high: float
+
+
+@dataclass(kw_only=True)
+class GaussianNoiseCfg(NoiseCfg):
+    """Normally distributed."""
+
+    std: float
+    mean: float = 0.0
+
+
+def symmetric(amplitude: float) -> UniformNoiseCfg:
+    """Uniform noise of ± an amplitude."""
+    return UniformNoiseCfg(low=-amplitude, high=amplitude)

@@ -1,0 +1,219 @@
+"""What the policy sees.
+
+All terms of a group are laid side by side and go together through noise → clip → scale; then a term may be delayed, and
+the group may stack its last frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genelab.errors import ConfigError
+from genelab.managers.base import Table, Term, TermCfg, _name, _shape
+from genelab.managers.delay import DelayBuffer
+from genelab.managers.noise import GaussianNoiseCfg, NoiseCfg, UniformNoiseCfg
+from genelab.sim import EnvIds
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedEnv
+
+
+@dataclass(kw_only=True)
+class ObservationTermCfg(TermCfg):
+    """A measured quantity: a function that returns `(num_envs, d)`."""
+
+    noise: NoiseCfg | None = None
+    """Added first."""
+    clip: tuple[float, float] | None = None
+    """Bounds after the noise."""
+    scale: float | tuple[float, ...] = 1.0
+    """Factor after the clip; one number, or one per column."""
+    delay: tuple[int, int] = (0, 0)
+    """Fewest and most control steps it arrives late; drawn for each environment at its reset."""
+
+
+@dataclass(kw_only=True)
+class ObservationGroupCfg:
+    """Terms that go to one network as one vector."""
+
+    terms: dict[str, ObservationTermCfg | None] = field(default_factory=dict)
+    """Terms in the order they are laid out; None leaves one out."""
+    enable_noise: bool = True
+    """Whether the terms' noise is on; off for critics, playback and evaluation."""
+    history_length: int = 1
+    """Frames stacked, oldest first. After a reset the first frame fills the stack."""
+
+
+@dataclass(frozen=True)
+class TermLayout:
+    """Where a term lies in one frame of its group."""
+
+    name: str
+    start: int
+    dim: int
+    scale: float | tuple[float, ...]
+    clip: tuple[float, float] | None
+
+
+class ObservationGroup:
+    """Computes one vector per environment."""
+
+    def __init__(self, name: str, cfg: ObservationGroupCfg, env: ManagerBasedEnv) -> None:
+        self.name = name
+        self.cfg = cfg
+        self.env = env
+        self.cfgs = {key: term for key, term in cfg.terms.items() if term is not None}
+        if not self.cfgs:
+            raise ConfigError(f"env.observations.{name}: a group needs at least one term")
+        if cfg.history_length < 1:
+            raise ConfigError(f"env.observations.{name}.history_length: at least 1, got {cfg.history_length}")
+        self.terms = {key: Term(key, term, env, f"observation {name!r}") for key, term in self.cfgs.items()}
+        values = {key: self._checked(term, term()) for key, term in self.terms.items()}
+        self.layout = self._lay_out({key: value.shape[1] for key, value in values.items()})
+        self.frame_dim = sum(term.dim for term in self.layout)
+        self.dim = self.frame_dim * cfg.history_length
+        self._set_transforms()
+        self._delays = {
+            term.name: (slice(term.start, term.start + term.dim), DelayBuffer(delay, env.num_envs, env.rng))
+            for term in self.layout
+            if (delay := self.cfgs[term.name].delay) != (0, 0)
+        }
+        self._history: Tensor | None = None
+        self._fresh = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+
+    def _checked(self, term: Term, value: Any) -> Tensor:
+        if not isinstance(value, Tensor) or value.dim() != 2 or value.shape[0] != self.env.num_envs:
+            raise ConfigError(f"{term.where} must return shape ({self.env.num_envs}, d), got {_shape(value)}")
+        return value
+
+    def _lay_out(self, dims: Mapping[str, int]) -> list[TermLayout]:
+        layout, start = [], 0
+        for key, dim in dims.items():
+            cfg = self.cfgs[key]
+            if isinstance(cfg.scale, tuple) and len(cfg.scale) != dim:
+                raise ConfigError(f"{self.terms[key].where}: {len(cfg.scale)} scales for {dim} columns")
+            layout.append(TermLayout(key, start, dim, cfg.scale, cfg.clip))
+            start += dim
+        return layout
+
+    def _set_transforms(self) -> None:
+        """Noise, clip and scale of every column; None where no term has any."""
+        low, high = torch.full((self.frame_dim,), -torch.inf), torch.full((self.frame_dim,), torch.inf)
+        scale = torch.ones(self.frame_dim)
+        noise_low, noise_span, noise_std = (torch.zeros(self.frame_dim) for _ in range(3))
+        for term in self.layout:
+            columns, cfg = slice(term.start, term.start + term.dim), self.cfgs[term.name]
+            scale[columns] = torch.tensor(cfg.scale)
+            if cfg.clip is not None:
+                low[columns], high[columns] = cfg.clip
+            if isinstance(cfg.noise, UniformNoiseCfg):
+                noise_low[columns], noise_span[columns] = cfg.noise.low, cfg.noise.high - cfg.noise.low
+            elif isinstance(cfg.noise, GaussianNoiseCfg):
+                noise_low[columns], noise_std[columns] = cfg.noise.mean, cfg.noise.std
+
+        def on_device(values: Tensor, needed: bool) -> Tensor | None:
+            return values.to(self.env.device, self.env.dtype) if needed else None
+
+        noisy = self.cfg.enable_noise
+        self._scale = on_device(scale, bool((scale != 1).any()))
+        self._clip_low = on_device(low, bool(low.isfinite().any() or high.isfinite().any()))
+        self._clip_high = on_device(high, self._clip_low is not None)
+        self._noise_low = on_device(noise_low, noisy and bool((noise_low != 0).any() or (noise_span != 0).any()))
+        self._noise_span = on_device(noise_span, noisy and bool((noise_span != 0).any()))
+        self._noise_std = on_device(noise_std, noisy and bool((noise_std != 0).any()))
+
+    def compute(self, *, keep: bool = True) -> Tensor:
+        """The observation now, `(N, dim)`. With `keep=False` nothing is remembered: a look at an ending state."""
+        values = torch.cat([self._checked(term, term()) for term in self.terms.values()], dim=1)
+        if values.shape[1] != self.frame_dim:
+            raise ConfigError(f"observation {self.name!r}: width changed from {self.frame_dim} to {values.shape[1]}")
+        values = self._add_noise(values)
+        if self._clip_low is not None:
+            values = values.clamp(self._clip_low, self._clip_high)
+        if self._scale is not None:
+            values = values * self._scale
+        for columns, delay in self._delays.values():
+            values[:, columns] = delay.push(values[:, columns], keep=keep)
+        if self.cfg.history_length > 1:
+            values = self._stack(values, keep)
+        return values
+
+    def _add_noise(self, values: Tensor) -> Tensor:
+        rng = self.env.rng
+        if self._noise_span is not None:
+            random = torch.rand(values.shape, generator=rng, device=rng.device, dtype=values.dtype)
+            values = torch.addcmul(values, random, self._noise_span)
+        if self._noise_std is not None:
+            random = torch.randn(values.shape, generator=rng, device=rng.device, dtype=values.dtype)
+            values = torch.addcmul(values, random, self._noise_std)
+        return values if self._noise_low is None else values + self._noise_low
+
+    def _stack(self, frame: Tensor, keep: bool) -> Tensor:
+        frames = self.cfg.history_length
+        if self._history is None:
+            self._history = frame.repeat(1, frames)
+        stacked = torch.cat((self._history[:, self.frame_dim :], frame), dim=1)
+        stacked = torch.where(self._fresh[:, None], frame.repeat(1, frames), stacked)
+        if keep:
+            self._history = stacked
+            self._fresh[:] = False
+        return stacked
+
+    def reset(self, env_ids: EnvIds) -> None:
+        """Forget the past of these environments."""
+        for term in self.terms.values():
+            term.reset(env_ids)
+        for _, delay in self._delays.values():
+            delay.reset(env_ids)
+        self._fresh[slice(None) if env_ids is None else env_ids] = True
+
+
+class ObservationManager:
+    """All groups; `policy` is what the actor sees, `critic` what the critic does."""
+
+    kind = "observation"
+
+    def __init__(self, cfgs: Mapping[str, ObservationGroupCfg], env: ManagerBasedEnv) -> None:
+        self.groups = {name: ObservationGroup(name, cfg, env) for name, cfg in cfgs.items()}
+
+    def compute(self, *, keep: bool = True) -> dict[str, Tensor]:
+        """Observations of all groups, `(N, dim)` each."""
+        return {name: group.compute(keep=keep) for name, group in self.groups.items()}
+
+    def reset(self, env_ids: EnvIds) -> dict[str, Any]:
+        """Forget the past of these environments."""
+        for group in self.groups.values():
+            group.reset(env_ids)
+        return {}
+
+    def table(self) -> Table:
+        """All terms, to print."""
+        rows = []
+        for group in self.groups.values():
+            for term in group.layout:
+                cfg = group.cfgs[term.name]
+                noise = _noise_text(cfg.noise) if group.cfg.enable_noise else "off"
+                clip = "" if cfg.clip is None else f"{cfg.clip[0]:g} … {cfg.clip[1]:g}"
+                scale = f"{cfg.scale:g}" if isinstance(cfg.scale, float | int) else str(cfg.scale)
+                rows.append((group.name, term.name, str(term.dim), _name(cfg.func), noise, clip, scale))
+            stacked = "" if group.cfg.history_length == 1 else f"{group.cfg.history_length} × {group.frame_dim}"
+            rows.append((group.name, "total", str(group.dim), stacked, "", "", ""))
+        return Table("observations", ("group", "term", "dim", "function", "noise", "clip", "scale"), rows)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+
+def _noise_text(noise: NoiseCfg | None) -> str:
+    if isinstance(noise, UniformNoiseCfg):
+        if noise.low == -noise.high:
+            return f"±{noise.high:g}"
+        return f"{noise.low:g} … {noise.high:g}"
+    if isinstance(noise, GaussianNoiseCfg):
+        return f"N({noise.mean:g}, {noise.std:g})"
+    return ""

@@ -1,0 +1,78 @@
+"""What the policy is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genelab.managers.base import Manager, Table, TermCfg, _name
+from genelab.sim import EnvIds
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv
+
+
+@dataclass(kw_only=True)
+class RewardTermCfg(TermCfg):
+    """A quantity, one number per environment, and its price."""
+
+    weight: float
+    """Multiplies the term, and the control step's duration unless the env says otherwise; 0 switches it off."""
+
+
+class RewardManager(Manager):
+    """The weighted sum of its terms."""
+
+    kind = "reward"
+    env: ManagerBasedRlEnv
+    cfgs: dict[str, RewardTermCfg]  # type: ignore[assignment]
+
+    def __init__(self, cfgs: Mapping[str, RewardTermCfg | None], env: ManagerBasedRlEnv) -> None:
+        super().__init__(cfgs, env)
+        shape = (len(self.terms), env.num_envs)
+        self.step_reward = torch.zeros(shape, device=env.device, dtype=env.dtype)
+        """Contribution of each term to the last step's reward, `(terms, N)`."""
+        self.episode_sum = torch.zeros_like(self.step_reward)
+        self._active: list[tuple[int, Any]] = []
+        self._weights: tuple[float, ...] = ()
+
+    def compute(self) -> Tensor:
+        """The reward of the step that ended, `(N,)`."""
+        weights = tuple(cfg.weight for cfg in self.cfgs.values())
+        if weights != self._weights:  # a curriculum may change them
+            self._set_weights(weights)
+        if not self._active:
+            return torch.zeros(self.env.num_envs, device=self.env.device, dtype=self.env.dtype)
+        values = torch.stack([term.vector() for _, term in self._active])
+        weighted = values * self._factors
+        if len(self._active) == len(self.terms):
+            self.step_reward = weighted
+        else:
+            self.step_reward = torch.zeros_like(self.step_reward)
+            self.step_reward[[i for i, _ in self._active]] = weighted
+        self.episode_sum += self.step_reward
+        return weighted.sum(dim=0)
+
+    def _set_weights(self, weights: tuple[float, ...]) -> None:
+        self._weights = weights
+        terms = list(self.terms.values())
+        self._active = [(i, terms[i]) for i, weight in enumerate(weights) if weight != 0.0]
+        factor = self.env.step_dt if self.env.cfg.scale_rewards_by_dt else 1.0
+        factors = [weights[i] * factor for i, _ in self._active]
+        self._factors = torch.tensor(factors, device=self.env.device, dtype=self.env.dtype)[:, None]
+
+    def reset(self, env_ids: EnvIds) -> dict[str, Any]:
+        """Log each term's mean rate over the finished episodes, per second of a full episode."""
+        super().reset(env_ids)
+        rows = slice(None) if env_ids is None else env_ids
+        means = self.episode_sum[:, rows].mean(dim=1) / self.env.max_episode_length_s
+        self.episode_sum[:, rows] = 0.0
+        return {f"Episode_Reward/{name}": value for name, value in zip(self.terms, means.unbind(), strict=True)}
+
+    def table(self) -> Table:
+        rows = [(name, f"{cfg.weight:g}", _name(cfg.func)) for name, cfg in self.cfgs.items()]
+        return Table("rewards", ("term", "weight", "function"), rows)

@@ -1,0 +1,65 @@
+"""What ends an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genelab.managers.base import Manager, Table, TermCfg, _name
+from genelab.sim import EnvIds
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv
+
+
+@dataclass(kw_only=True)
+class TerminationTermCfg(TermCfg):
+    """A condition, one boolean per environment."""
+
+    time_out: bool = False
+    """The episode is cut off, not lost: learners go on valuing the state it ended in."""
+
+
+class TerminationManager(Manager):
+    """Whether an episode ended, and by which term."""
+
+    kind = "termination"
+    env: ManagerBasedRlEnv
+    cfgs: dict[str, TerminationTermCfg]  # type: ignore[assignment]
+
+    def __init__(self, cfgs: Mapping[str, TerminationTermCfg | None], env: ManagerBasedRlEnv) -> None:
+        super().__init__(cfgs, env)
+        self.terminated = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+        self.truncated = torch.zeros_like(self.terminated)
+        self.values = torch.zeros(len(self.terms), env.num_envs, dtype=torch.bool, device=env.device)
+        """What each term said in the last step, `(terms, N)`."""
+
+    def compute(self) -> Tensor:
+        """Which episodes end with this step, `(N,)`."""
+        ends: dict[bool, Tensor] = {}
+        values = []
+        for name, term in self.terms.items():
+            value = term.vector()
+            values.append(value)
+            kind = self.cfgs[name].time_out
+            ends[kind] = ends[kind] | value if kind in ends else value
+        none = torch.zeros_like(self.terminated)
+        self.terminated, self.truncated = ends.get(False, none), ends.get(True, none)
+        if values:
+            self.values = torch.stack(values)
+        return self.terminated | self.truncated
+
+    def reset(self, env_ids: EnvIds) -> dict[str, Any]:
+        """Log how many of these episodes each term ended."""
+        super().reset(env_ids)
+        rows = slice(None) if env_ids is None else env_ids
+        counts = self.values[:, rows].sum(dim=1)
+        return {f"Episode_Termination/{name}": count for name, count in zip(self.terms, counts.unbind(), strict=True)}
+
+    def table(self) -> Table:
+        rows = [(n, "time-out" if c.time_out else "failure", _name(c.func)) for n, c in self.cfgs.items()]
+        return Table("terminations", ("term", "kind", "function"), rows)

@@ -1,0 +1,83 @@
+"""Rotations and random numbers on batches. Quaternions are `w x y z`; the last dimension is the vector."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def quat_mul(a: Tensor, b: Tensor) -> Tensor:
+    """Hamilton product: the rotation `b`, then `a`."""
+    aw, ax, ay, az = a.unbind(-1)
+    bw, bx, by, bz = b.unbind(-1)
+    return torch.stack(
+        (
+            aw * bw - ax * bx - ay * by - az * bz,
+            aw * bx + ax * bw + ay * bz - az * by,
+            aw * by - ax * bz + ay * bw + az * bx,
+            aw * bz + ax * by - ay * bx + az * bw,
+        ),
+        dim=-1,
+    )
+
+
+def quat_conjugate(q: Tensor) -> Tensor:
+    """The inverse of a unit quaternion."""
+    return torch.cat((q[..., :1], -q[..., 1:]), dim=-1)
+
+
+def quat_rotate(q: Tensor, v: Tensor) -> Tensor:
+    """`v` turned by `q`: from the rotated frame to the outer one."""
+    axis = q[..., 1:]
+    t = 2.0 * torch.linalg.cross(axis, v.expand_as(axis))
+    return v + q[..., :1] * t + torch.linalg.cross(axis, t)
+
+
+def quat_rotate_inverse(q: Tensor, v: Tensor) -> Tensor:
+    """`v` turned back by `q`: from the outer frame to the rotated one."""
+    axis = q[..., 1:]
+    t = 2.0 * torch.linalg.cross(axis, v.expand_as(axis))
+    return v - q[..., :1] * t + torch.linalg.cross(axis, t)
+
+
+def quat_from_euler(roll: Tensor, pitch: Tensor, yaw: Tensor) -> Tensor:
+    """Rotation by roll about x, then pitch about y, then yaw about z, all fixed axes; rad."""
+    cr, sr = torch.cos(roll / 2), torch.sin(roll / 2)
+    cp, sp = torch.cos(pitch / 2), torch.sin(pitch / 2)
+    cy, sy = torch.cos(yaw / 2), torch.sin(yaw / 2)
+    return torch.stack(
+        (
+            cy * cp * cr + sy * sp * sr,
+            cy * cp * sr - sy * sp * cr,
+            cy * sp * cr + sy * cp * sr,
+            sy * cp * cr - cy * sp * sr,
+        ),
+        dim=-1,
+    )
+
+
+def yaw_of(q: Tensor) -> Tensor:
+    """Heading of the rotated x axis in the ground plane, rad."""
+    w, x, y, z = q.unbind(-1)
+    return torch.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+
+
+def yaw_quat(q: Tensor) -> Tensor:
+    """Only the heading of a rotation."""
+    half = yaw_of(q) / 2
+    zero = torch.zeros_like(half)
+    return torch.stack((torch.cos(half), zero, zero, torch.sin(half)), dim=-1)
+
+
+def wrap_to_pi(angle: Tensor) -> Tensor:
+    """The same angle in [−π, π)."""
+    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
+
+
+def uniform(
+    low: float | Tensor, high: float | Tensor, shape: tuple[int, ...], rng: torch.Generator, dtype: torch.dtype
+) -> Tensor:
+    """Uniform samples from [low, high) on the generator's device."""
+    return low + (high - low) * torch.rand(shape, generator=rng, device=rng.device, dtype=dtype)

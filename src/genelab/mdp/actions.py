@@ -1,0 +1,139 @@
+"""Actions on joints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from genelab.errors import ConfigError
+from genelab.managers import ActionTerm, ActionTermCfg
+from genelab.scene.actuators import PerJoint, Target
+from genelab.scene.names import resolve_values
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedEnv
+
+
+@dataclass(kw_only=True)
+class JointActionCfg(ActionTermCfg):
+    """Target = offset + scale · action, one column per joint in the order of the model."""
+
+    joint_names: tuple[str, ...] = (".*",)
+    """Regular expressions of the joints."""
+    scale: PerJoint = 1.0
+    """Factor of the action."""
+    offset: PerJoint = 0.0
+    """Added after the scale."""
+    clip: tuple[float, float] | None = None
+    """Bounds of the action before the scale."""
+
+
+@dataclass(kw_only=True)
+class JointPositionActionCfg(JointActionCfg):
+    """Positions of joints, m or rad."""
+
+    use_default_offset: bool = True
+    """Zero action is the default pose; `offset` comes on top."""
+
+    def build(self, name: str, env: ManagerBasedEnv) -> ActionTerm:
+        return JointPositionAction(name, self, env)
+
+
+@dataclass(kw_only=True)
+class JointVelocityActionCfg(JointActionCfg):
+    """Velocities of joints, m/s or rad/s."""
+
+    def build(self, name: str, env: ManagerBasedEnv) -> ActionTerm:
+        return JointVelocityAction(name, self, env)
+
+
+@dataclass(kw_only=True)
+class JointEffortActionCfg(JointActionCfg):
+    """Forces or torques of joints, N or N·m."""
+
+    def build(self, name: str, env: ManagerBasedEnv) -> ActionTerm:
+        return JointEffortAction(name, self, env)
+
+
+class JointAction(ActionTerm):
+    """One column of the action per joint."""
+
+    target: Target
+    cfg: JointActionCfg
+
+    def __init__(self, name: str, cfg: JointActionCfg, env: ManagerBasedEnv) -> None:
+        super().__init__(name, cfg, env)
+        self.robot = env.scene.articulation(cfg.entity)
+        ids = self.robot.find_joints(cfg.joint_names)
+        self.joint_names = [self.robot.joint_names[i] for i in ids]
+        self.joint_ids = torch.tensor(ids, device=env.device)
+        self.dim = len(ids)
+        self._check_actuators(set(ids))
+        self.scale = self._per_joint(cfg.scale, "scale")
+        self.offset = self._per_joint(cfg.offset, "offset")
+
+    def _check_actuators(self, joints: set[int]) -> None:
+        """Every joint must have an actuator that follows this kind of target."""
+        for actuator_name, actuator in self.robot.actuators.items():
+            mine = joints & set(actuator.joint_ids)
+            if mine and self.target not in actuator.cfg.accepts:
+                raise ConfigError(
+                    f"env.actions.{self.name}: the actuator {actuator_name!r} ({type(actuator.cfg).__name__}) "
+                    f"does not follow a {self.target} target"
+                )
+            joints = joints - mine
+        if joints:
+            names = ", ".join(self.robot.joint_names[i] for i in sorted(joints))
+            raise ConfigError(f"env.actions.{self.name}: no actuator drives {names}")
+
+    def _per_joint(self, values: PerJoint, what: str) -> Tensor:
+        numbers = resolve_values(values, self.joint_names, f"env.actions.{self.name}.{what}")
+        return torch.tensor(numbers, device=self.env.device, dtype=self.env.dtype)
+
+    def apply(self, action: Tensor) -> None:
+        if self.cfg.clip is not None:
+            action = action.clamp(*self.cfg.clip)
+        self._target()[:, self.joint_ids] = self.offset + self.scale * action
+
+    def _target(self) -> Tensor:
+        raise NotImplementedError
+
+    def describe(self) -> tuple[str, str]:
+        values = {f"{value:.4g}" for value in self.scale.tolist()}
+        return ", ".join(self.joint_names), values.pop() if len(values) == 1 else "per joint"
+
+
+class JointPositionAction(JointAction):
+    """Position targets."""
+
+    target = "position"
+    cfg: JointPositionActionCfg
+
+    def __init__(self, name: str, cfg: JointPositionActionCfg, env: ManagerBasedEnv) -> None:
+        super().__init__(name, cfg, env)
+        if cfg.use_default_offset:
+            self.offset = self.offset + self.robot.default_joint_pos[0, self.joint_ids]
+
+    def _target(self) -> Tensor:
+        return self.robot.joint_pos_target
+
+
+class JointVelocityAction(JointAction):
+    """Velocity targets."""
+
+    target = "velocity"
+
+    def _target(self) -> Tensor:
+        return self.robot.joint_vel_target
+
+
+class JointEffortAction(JointAction):
+    """Force or torque targets."""
+
+    target = "effort"
+
+    def _target(self) -> Tensor:
+        return self.robot.joint_effort_target

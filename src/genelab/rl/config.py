@@ -1,0 +1,137 @@
+"""Agent configs. The type of a task's agent config chooses the RL library that trains it.
+
+Importing this module imports neither torch nor an RL library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(kw_only=True)
+class BackendConfig:
+    """What every agent config has."""
+
+    seed: int = 42
+    """Seed of networks, exploration and environment."""
+    experiment_name: str = ""
+    """Free text that goes into the run's record."""
+
+
+@dataclass(kw_only=True)
+class RslRlDistributionCfg:
+    """Distribution of the actions."""
+
+    class_name: Literal["GaussianDistribution", "HeteroscedasticGaussianDistribution"] = "GaussianDistribution"
+    """Standard deviation as a parameter, or as an output of the network."""
+    init_std: float = 1.0
+    """Standard deviation at the start."""
+    std_type: Literal["scalar", "log"] = "scalar"
+    """How the standard deviation is stored."""
+    std_range: tuple[float, float] = (1e-6, 1e6)
+    """Bounds of the standard deviation."""
+
+
+@dataclass(kw_only=True)
+class RslRlModelCfg:
+    """A network."""
+
+    hidden_dims: tuple[int, ...] = (128, 128)
+    """Widths of the hidden layers."""
+    activation: str = "elu"
+    """Non-linearity between them."""
+    obs_normalization: bool = True
+    """Normalise observations by their running mean and standard deviation."""
+    distribution: RslRlDistributionCfg | None = None
+    """For an actor: how actions are drawn. None for a critic."""
+    rnn_type: Literal["lstm", "gru"] | None = None
+    """Puts a recurrent layer before the network; None: no memory."""
+    rnn_hidden_dim: int = 256
+    """Width of the recurrent layer."""
+    rnn_num_layers: int = 1
+    """Depth of the recurrent layer."""
+
+
+@dataclass(kw_only=True)
+class RslRlPpoAlgorithmCfg:
+    """Proximal policy optimisation."""
+
+    num_learning_epochs: int = 5
+    """Passes over each batch."""
+    num_mini_batches: int = 4
+    """Parts each batch is split into."""
+    learning_rate: float = 1e-3
+    """Initial step size of Adam."""
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
+    """Adapt the step size to the KL divergence, or keep it."""
+    desired_kl: float = 0.01
+    """KL divergence the adaptive schedule aims at."""
+    gamma: float = 0.99
+    """Discount."""
+    lam: float = 0.95
+    """Decay of the generalised advantage estimate."""
+    clip_param: float = 0.2
+    """Largest relative change of an action's probability."""
+    entropy_coef: float = 0.005
+    """Price of the entropy."""
+    value_loss_coef: float = 1.0
+    """Price of the value error."""
+    use_clipped_value_loss: bool = True
+    """Clip the change of the value, too."""
+    max_grad_norm: float = 1.0
+    """Gradients are cut to this norm."""
+    symmetry_cfg: dict[str, Any] | None = None
+    """Settings of rsl_rl's symmetry extension."""
+    rnd_cfg: dict[str, Any] | None = None
+    """Settings of rsl_rl's random network distillation."""
+
+
+@dataclass(kw_only=True)
+class RslRlOnPolicyRunnerCfg(BackendConfig):
+    """Trains with rsl_rl's PPO."""
+
+    num_steps_per_env: int = 24
+    """Control steps of each environment per iteration."""
+    max_iterations: int
+    """Iterations of collecting and learning."""
+    save_interval: int = 50
+    """Iterations between checkpoints."""
+    clip_actions: float | None = 100.0
+    """Actions are cut to ± this before the environment sees them."""
+    actor: RslRlModelCfg = field(default_factory=lambda: RslRlModelCfg(distribution=RslRlDistributionCfg()))
+    """The policy network."""
+    critic: RslRlModelCfg = field(default_factory=RslRlModelCfg)
+    """The value network."""
+    algorithm: RslRlPpoAlgorithmCfg = field(default_factory=RslRlPpoAlgorithmCfg)
+    """How they learn."""
+
+
+@dataclass(kw_only=True)
+class SkrlAgentCfg(BackendConfig):
+    """Trains with skrl."""
+
+    algorithm: Literal["PPO", "A2C", "SAC", "TD3", "DDPG"] = "PPO"
+    """Which algorithm."""
+    timesteps: int
+    """Control steps of the vectorised environment."""
+    rollouts: int = 24
+    """Control steps per update of an on-policy algorithm."""
+    learning_rate: float = 1e-3
+    """Step size of Adam."""
+    learning_epochs: int = 5
+    """Passes over each batch (on-policy)."""
+    mini_batches: int = 4
+    """Parts each batch is split into (on-policy)."""
+    discount_factor: float = 0.99
+    """Discount."""
+    gae_lambda: float = 0.95
+    """Decay of the generalised advantage estimate (on-policy)."""
+    ratio_clip: float = 0.2
+    """Largest relative change of an action's probability (PPO)."""
+    entropy_loss_scale: float = 0.005
+    """Price of the entropy (on-policy)."""
+    hidden_dims: tuple[int, ...] = (128, 128)
+    """Widths of the hidden layers of all networks."""
+    activation: str = "elu"
+    """Non-linearity between them."""

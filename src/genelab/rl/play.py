@@ -1,0 +1,151 @@
+"""Run a task and watch what happens."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from genelab.config import TASKS, Override, apply_overrides
+from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
+from genelab.errors import UsageError
+from genelab.rl.policies import Policy, random_policy, zero_policy
+from genelab.rl.profiling import ProfileCfg, profiler
+
+Agent = Literal["zero", "random", "trained"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayResult:
+    """What a playback did."""
+
+    engine: str
+    num_envs: int
+    seed: int
+    steps: int
+    """Control steps of the vectorised environment."""
+    seconds: float
+    """Wall clock of the steps, without the start."""
+    episodes: int
+    """Episodes that ended."""
+    return_mean: float | None
+    """Mean return of the episodes that ended; None if none did."""
+    length_mean: float | None
+    """Their mean length, in control steps."""
+
+
+def play_task(
+    task_id: str,
+    *,
+    agent: Agent | None = None,
+    checkpoint: Path | None = None,
+    num_envs: int | None = None,
+    max_steps: int | None = None,
+    profile: ProfileCfg | None = None,
+    overrides: Sequence[Override] = (),
+    notify: Callable[[str], None] = lambda message: None,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
+) -> PlayResult:
+    """Play a task with its play config.
+
+    `max_steps` always ends the run. Without it a headless run ends after `simulation.steps` control steps. `agent`,
+    `checkpoint`, `num_envs` and `profile` are for RL tasks; a scene without rewards plays its own actions.
+    """
+    cfg = TASKS.get(task_id)
+    env_cfg = cfg.play_env if cfg.play_env is not None else cfg.env
+    if isinstance(env_cfg, ManagerBasedRlEnvCfg):
+        if num_envs is not None:
+            env_cfg.scene.num_envs = num_envs
+    else:
+        given = {"--agent": agent, "--checkpoint": checkpoint, "--num-envs": num_envs, "--prof": profile}
+        for option in (name for name, value in given.items() if value is not None):
+            notify(f"{option} is for RL tasks; {task_id} is a scene and ignores it")
+        agent, checkpoint, profile = None, None, None
+    apply_overrides({"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}, overrides)
+    agent = agent or ("trained" if checkpoint is not None else "zero")
+    if agent == "trained":
+        raise UsageError("this version plays zero and random actions; it cannot load a trained policy yet")
+    asked = any(override.path == "env.simulation.vis" for override in overrides)
+    _announce_viewer(env_cfg.simulation.vis and (asked or not isinstance(env_cfg, ManagerBasedRlEnvCfg)), notify)
+    total = env_cfg.simulation.steps if max_steps is None else max_steps
+    env = make_env(env_cfg, notify=notify)
+    try:
+        policy = random_policy(env) if agent == "random" else zero_policy(env)
+        return _play(env, policy, total, profile, on_step)
+    finally:
+        env.close()
+
+
+def _announce_viewer(wanted: bool, notify: Callable[[str], None]) -> None:
+    """Say what happens instead of a viewer, which this version does not have."""
+    if not wanted:
+        return
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        notify("No display detected: playing headless")
+    else:
+        notify("this version has no viewer yet: playing headless")
+
+
+def _play(
+    env: ManagerBasedEnv,
+    policy: Policy,
+    total: int,
+    profile: ProfileCfg | None,
+    on_step: Callable[[int, int], None],
+) -> PlayResult:
+    episodes = _Episodes(env)
+    with torch.inference_mode(), profiler(profile) as trace:
+        observations, _ = env.reset(seed=env.seed)
+        start = time.perf_counter()
+        for step in itertools.islice(itertools.count(), total):
+            playback = env.cfg.playback
+            action = policy(observations) if playback is None else playback(env, step)
+            observations, *outcome = env.step(action)
+            episodes.add(outcome)
+            trace.step()
+            on_step(step + 1, total)
+        seconds = time.perf_counter() - start
+    return PlayResult(
+        engine=env.scene.engine.name,
+        num_envs=env.num_envs,
+        seed=env.seed,
+        steps=total,
+        seconds=seconds,
+        **episodes.summary(),
+    )
+
+
+class _Episodes:
+    """Returns and lengths of the episodes that end."""
+
+    def __init__(self, env: ManagerBasedEnv) -> None:
+        self._counts = isinstance(env, ManagerBasedRlEnv)
+        self._return = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
+        self._length = torch.zeros_like(self._return)
+        self._ended = torch.zeros(3, device=env.device, dtype=torch.float64)  # number, returns, lengths
+
+    def add(self, outcome: Sequence[Any]) -> None:
+        """Take reward, terminated and truncated of a step."""
+        if not self._counts:
+            return
+        reward, terminated, truncated, _ = outcome
+        done = terminated | truncated
+        self._return += reward
+        self._length += 1
+        ended = done.to(self._return.dtype)
+        self._ended += torch.stack((ended.sum(), (self._return * ended).sum(), (self._length * ended).sum()))
+        self._return *= 1 - ended
+        self._length *= 1 - ended
+
+    def summary(self) -> dict[str, Any]:
+        """Number of episodes and their means."""
+        count, returns, lengths = self._ended.tolist()
+        mean = {"return_mean": returns / count, "length_mean": lengths / count} if count else {}
+        return {"episodes": int(count), "return_mean": None, "length_mean": None, **mean}

@@ -1,0 +1,31 @@
+"""Where actions come from when nothing was learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from genelab.envs import ManagerBasedEnv
+
+Policy = Callable[[dict[str, Tensor]], Tensor]
+"""From observations by group to actions `(num_envs, action_dim)`."""
+
+
+def zero_policy(env: ManagerBasedEnv) -> Policy:
+    """Zero actions: for joint positions, the default pose."""
+    action = torch.zeros(env.num_envs, env.action_dim, device=env.device, dtype=env.dtype)
+    return lambda observations: action
+
+
+def random_policy(env: ManagerBasedEnv) -> Policy:
+    """Uniform actions in [−1, 1], from the environment's seed but not from its random numbers."""
+    rng = torch.Generator(device=env.device)
+    rng.manual_seed(env.seed)
+    shape = (env.num_envs, env.action_dim)
+
+    def act(observations: dict[str, Tensor]) -> Tensor:
+        return 2.0 * torch.rand(shape, generator=rng, device=env.device, dtype=env.dtype) - 1.0
+
+    return act

@@ -1,0 +1,112 @@
+"""Contact forces, and how long feet have been on and off the ground."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import mujoco
+import torch
+from torch import Tensor
+
+from genelab.scene.names import match_names
+from genelab.scene.sensors.base import Sensor, SensorCfg
+from genelab.sim import ContactQuery, EnvIds
+
+if TYPE_CHECKING:
+    from genelab.scene.scene import Scene
+
+_NET_FORCE = 3
+"""MJCF's reduction of all contacts of a sensor to one net force."""
+
+
+@dataclass(kw_only=True)
+class ContactSensorCfg(SensorCfg):
+    """Net contact force on bodies, as of the last physics step."""
+
+    bodies: tuple[str, ...]
+    """Regular expressions of the bodies it measures, one reading each, in the order of the model."""
+    other: str | None = None
+    """Only contacts with this body count, as `entity/body`, or `world` for the ground; None: with anything."""
+    subtree: bool = False
+    """Bodies stand for themselves and everything attached below; with `other` the same body, self-collision."""
+    threshold: float = 1.0
+    """A body touches when the force is above this, N."""
+
+    def build(self, name: str) -> ContactSensor:
+        return ContactSensor(name, self)
+
+
+class ContactSensor(Sensor):
+    """Contact readings of B bodies."""
+
+    def __init__(self, name: str, cfg: ContactSensorCfg) -> None:
+        super().__init__(name)
+        self.cfg = cfg
+
+    def attach_to(self, scene: Scene, world: mujoco.MjSpec) -> list[ContactQuery]:
+        prefix = f"{self.cfg.entity}/"
+        bodies = [body.name for body in world.bodies if body.name.startswith(prefix)]
+        local = [body.removeprefix(prefix) for body in bodies]
+        chosen = match_names(self.cfg.bodies, local, f"contact sensor {self.name!r}, body")
+        self.body_names = [local[i] for i in chosen]
+        kind = mujoco.mjtObj.mjOBJ_XBODY if self.cfg.subtree else mujoco.mjtObj.mjOBJ_BODY
+        data = mujoco.mjtConDataField
+        fields = (1 << data.mjCONDATA_FOUND) | (1 << data.mjCONDATA_FORCE)
+        queries = []
+        for i in chosen:
+            query = ContactQuery(
+                sensor=f"contact/{self.name}/{local[i]}",
+                body=bodies[i],
+                other=self.cfg.other,
+                subtree=self.cfg.subtree,
+            )
+            sensor = world.add_sensor(
+                name=query.sensor, type=mujoco.mjtSensor.mjSENS_CONTACT, objtype=kind, objname=query.body
+            )
+            if query.other is not None:
+                sensor.reftype, sensor.refname = kind, query.other
+            sensor.intprm[:3] = [fields, _NET_FORCE, 1]
+            queries.append(query)
+        self._first = scene.num_contacts
+        return queries
+
+    def initialize(self, scene: Scene) -> None:
+        self.engine = scene.engine
+        self._columns = slice(self._first, self._first + len(self.body_names))
+        shape = (self.engine.num_envs, len(self.body_names))
+        zeros = torch.zeros(shape, device=self.engine.device, dtype=self.engine.dtype)
+        self.air_time, self.contact_time = zeros.clone(), zeros.clone()
+        self.last_air_time, self.last_contact_time = zeros.clone(), zeros.clone()
+        self.first_contact = zeros.bool()
+
+    @property
+    def force_w(self) -> Tensor:
+        """Net force on each body, world frame, `(N, B, 3)`."""
+        return self.engine.contact_force[:, self._columns]
+
+    @property
+    def count(self) -> Tensor:
+        """Number of contact points of each body, `(N, B)`."""
+        return self.engine.contact_count[:, self._columns]
+
+    @property
+    def touching(self) -> Tensor:
+        """Whether each body feels more than the threshold, `(N, B)`."""
+        return self.force_w.square().sum(dim=-1) > self.cfg.threshold**2
+
+    def update(self, dt: float) -> None:
+        """Count time in the air and on the ground; `first_contact` is true in the step a body lands."""
+        touching = self.touching
+        self.first_contact = touching & (self.air_time > 0)
+        leaves = ~touching & (self.contact_time > 0)
+        self.last_air_time = torch.where(self.first_contact, self.air_time, self.last_air_time)
+        self.last_contact_time = torch.where(leaves, self.contact_time, self.last_contact_time)
+        self.air_time = torch.where(touching, 0.0, self.air_time + dt)
+        self.contact_time = torch.where(touching, self.contact_time + dt, 0.0)
+
+    def reset(self, env_ids: EnvIds) -> None:
+        rows = slice(None) if env_ids is None else env_ids
+        for buffer in (self.air_time, self.contact_time, self.last_air_time, self.last_contact_time):
+            buffer[rows] = 0.0
+        self.first_contact[rows] = False

@@ -1,0 +1,70 @@
+"""What the user may say about the simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from genelab.errors import ConfigError
+
+EngineName = Literal["auto", "mujoco", "genesis"]
+
+
+@dataclass(kw_only=True)
+class SolverCfg:
+    """Constraint solver settings, as in MJCF's `<option>`; both engines read them."""
+
+    integrator: Literal["euler", "implicitfast"] = "implicitfast"
+    """Time integration. `implicitfast` is stable for stiff position and velocity actuators."""
+    iterations: int = 10
+    """Most Newton iterations per physics step."""
+    ls_iterations: int = 20
+    """Most line-search steps per Newton iteration."""
+    tolerance: float = 1e-8
+    """Newton stops below this scaled gradient."""
+    cone: Literal["pyramidal", "elliptic"] = "pyramidal"
+    """Friction cone."""
+    impratio: float = 1.0
+    """Frictional over normal constraint impedance; above 1 grips slip less."""
+
+
+@dataclass(kw_only=True)
+class SimulationCfg:
+    """How the world is stepped and shown."""
+
+    vis: bool = False
+    """Show a viewer."""
+    gpu: bool = False
+    """Tensors, and physics where the engine can, on the GPU."""
+    steps: int = 240
+    """Length of a headless playback, in control steps; a viewer ignores it."""
+    dt: float = 0.005
+    """Physics step, s. The control step is `dt * decimation`."""
+    engine: EngineName = "auto"
+    """Which engine steps the physics; `auto` is Genesis on a GPU and MuJoCo on the CPU."""
+    precision: Literal[32, 64] = 32
+    """Bits of the tensors the MDP sees, and of Genesis; MuJoCo always computes in 64."""
+    threads: int = 0
+    """Physics threads of the MuJoCo engine; 0 is one per core. Results do not depend on it."""
+    fresh_kinematics: bool = True
+    """Body poses and velocities are of the end of the step. False: of its last substep's start, one `dt` old, which
+    saves the MuJoCo engine up to a seventh of the physics time. Joint and root state are always of the end."""
+    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
+    """Gravity, m/s²."""
+    solver: SolverCfg = field(default_factory=SolverCfg)
+    """Constraint solver."""
+
+    def validate(self) -> None:
+        """Refuse values no engine can run with."""
+        if not self.dt > 0:
+            raise ConfigError(f"env.simulation.dt: must be positive, got {self.dt}")
+        if self.steps < 0:
+            raise ConfigError(f"env.simulation.steps: must not be negative, got {self.steps}")
+        if self.threads < 0:
+            raise ConfigError(f"env.simulation.threads: must not be negative, got {self.threads}")
+
+    def resolved_engine(self) -> Literal["mujoco", "genesis"]:
+        """The engine that `auto` stands for here."""
+        if self.engine != "auto":
+            return self.engine
+        return "genesis" if self.gpu else "mujoco"

@@ -1,0 +1,590 @@
+"""Genesis: its own batched solver, on the GPU or the CPU.
+
+Genesis is handed the compiled MuJoCo model itself, so every number is the one MuJoCo computed, and it keeps MuJoCo's
+order of bodies and degrees of freedom and MuJoCo's convention for a free joint (world linear, body angular velocity).
+Tensors stay on the device; nothing in `step` waits for it, but for Genesis's own look at its error flags every tenth
+substep.
+
+Two readings differ from the MuJoCo engine's. After a write and `refresh`, the contacts and joint accelerations of the
+written environments are zero until the next step. A model is refused if Genesis would step it as something else.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from torch import Tensor
+
+from genelab.errors import ConfigError, UsageError, did_you_mean
+from genelab.sim import genesis_mapping as mapping
+from genelab.sim.cfg import SimulationCfg
+from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, ModelError, compile_spec
+
+_MODEL_FIELDS = (
+    "body_mass",
+    "body_ipos",
+    "body_inertia",
+    "dof_armature",
+    "dof_damping",
+    "dof_frictionloss",
+    "jnt_range",
+    "geom_friction",
+    "actuator_gainprm",
+    "actuator_biasprm",
+)
+_READINGS = ("actuator_force", "contact_force", "contact_count")
+"""Readings of the last substep that the state does not determine."""
+_COMPILING = "Genesis compiles its kernels for this model; the first time takes minutes, later starts seconds"
+
+_engines: weakref.WeakSet[GenesisEngine] = weakref.WeakSet()
+_initialized: tuple[int, bool] | None = None
+"""Precision and GPU that Genesis, one per process, was started with."""
+
+
+class GenesisEngine:
+    """Steps all environments with Genesis; see `Engine` for the meaning of each member."""
+
+    name = "genesis"
+
+    def __init__(
+        self,
+        cfg: SimulationCfg,
+        spec: mujoco.MjSpec,
+        num_envs: int,
+        device: torch.device,
+        contacts: Sequence[ContactQuery] = (),
+        *,
+        env_spacing: float = 0.0,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        self.model = compile_spec(spec)
+        mapping.check_expressible(self.model)
+        self._actuated = mapping.actuator_dofs(self.model)
+        self._gs = _start_genesis(cfg)
+        self.num_envs = num_envs
+        self.device = device
+        self.dtype = torch.float64 if cfg.precision == 64 else torch.float32
+        self.version = 0
+        self._cache: dict[str, Tensor] = {}
+        if notify:
+            notify(_COMPILING)
+        self._build(cfg, spec, env_spacing)
+        self._link_geoms()
+        self._actuate()
+        self._prepare(contacts)
+        _engines.add(self)
+        self.reset(None)
+        self.refresh()
+
+    # -- building
+
+    def _build(self, cfg: SimulationCfg, spec: mujoco.MjSpec, env_spacing: float) -> None:
+        gs = self._gs
+        solver = cfg.solver
+        condim = int(self.model.geom_condim.max(initial=3))
+        self._scene = gs.Scene(
+            sim_options=gs.options.SimOptions(dt=cfg.dt, substeps=1, gravity=tuple(cfg.gravity)),
+            rigid_options=gs.options.RigidOptions(
+                integrator={"euler": gs.integrator.Euler, "implicitfast": gs.integrator.implicitfast}[
+                    solver.integrator
+                ],
+                iterations=solver.iterations,
+                ls_iterations=solver.ls_iterations,
+                tolerance=solver.tolerance,
+                friction_cone={"pyramidal": gs.friction_cone.pyramidal, "elliptic": gs.friction_cone.elliptic}[
+                    solver.cone
+                ],
+                impratio=solver.impratio,
+                contact_resolution=gs.contact_resolution.convex,
+                contact_pruning_tolerance=None,
+                constraint_timeconst=0.02,
+                enable_torsional_friction=condim >= 4,
+                enable_rolling_friction=condim >= 6,
+                # All pairs here: `_link_geoms` then leaves those MuJoCo allows.
+                enable_self_collision=True,
+                enable_neutral_collision=True,
+                enable_adjacent_collision=True,
+                batch_dofs_info=True,
+                batch_links_info=True,
+            ),
+            profiling_options=gs.options.ProfilingOptions(show_FPS=False),
+            show_viewer=False,
+        )
+        # A compiled model instead of XML: MJCF text keeps six digits. Without the contact exclusions, which Genesis
+        # would express in 32 bits of masks or drop.
+        plain = spec.copy()
+        for exclude in plain.excludes:
+            plain.delete(exclude)
+        morph = gs.morphs.MJCF(
+            file="<mujoco/>",
+            default_armature=None,
+            align=False,
+            convexify=True,
+            decompose_robot_error_threshold=float("inf"),
+            decompose_object_error_threshold=float("inf"),
+        )
+        morph.file = compile_spec(plain)
+        self._entity = self._scene.add_entity(morph, name="world")
+        self._solid, self._ground = mapping.colliding_geoms(self.model)
+        self._terrain = None
+        for geom in self._ground:
+            self._terrain = self._scene.add_entity(
+                gs.morphs.Terrain(**mapping.terrain_morph(self.model, geom)), name="terrain"
+            )
+        try:
+            self._scene.build(n_envs=self.num_envs, env_spacing=(env_spacing, env_spacing))
+        except gs.GenesisException as error:
+            raise EngineError(f"Genesis: {error}") from error
+        self._solver = self._scene.rigid_solver
+        self._check_order()
+
+    def _check_order(self) -> None:
+        """Genesis leaves the world body out where nothing needs it; all else must be as in MuJoCo."""
+        model, entity = self.model, self._entity
+        self._first = model.nbody - entity.n_links
+        names = [model.body(i).name for i in range(self._first, model.nbody)]
+        same = self._first in (0, 1) and entity.n_qs == model.nq and entity.n_dofs == model.nv
+        same = same and all(not name or name == link.name for name, link in zip(names, entity.links, strict=True))
+        dofs = [dof for joint in entity.joints for dof in joint.dofs_idx_local]
+        if not same or dofs != list(range(model.nv)):
+            raise ModelError("Genesis read the model's bodies and joints in another order than MuJoCo")
+
+    def _link_geoms(self) -> None:
+        """Give Genesis MuJoCo's rule for what may touch what, and the ground its own friction."""
+        geoms = list(self._entity.geoms)
+        if len(geoms) != len(self._solid):
+            raise ModelError(f"Genesis made {len(geoms)} collision shapes of the model's {len(self._solid)}")
+        if self._terrain is not None:
+            ground = self._terrain.geoms[0]
+            ground.set_friction(float(self.model.geom_friction[self._ground[0], 0]))
+            solref, solimp = self.model.geom_solref[self._ground[0]], self.model.geom_solimp[self._ground[0]]
+            ground.set_sol_params(np.concatenate((solref, solimp)))
+            geoms.append(ground)
+        self._geoms = np.concatenate((self._solid, self._ground))
+        allowed = mapping.may_collide(self.model, self._geoms)
+        self._friction = self._constant(self.model.geom_friction[self._geoms, 0])
+        pairs = self._solver.collider.collider_info.collision_pair_idx
+        table = pairs.to_numpy()
+        count = len(geoms)
+        table[:count, :count][~allowed] = -1
+        pairs.from_numpy(table)
+
+    def _actuate(self) -> None:
+        """Every actuator becomes the affine law `gain * ctrl + bias . (1, position, velocity)`, all others none."""
+        model, zeros = self.model, torch.zeros(self.num_envs, self.model.nv, dtype=self.dtype, device=self.device)
+        self._solver.set_dofs_act_gain(zeros, slice(0, model.nv))
+        self._solver.set_dofs_act_bias(zeros, zeros, zeros, slice(0, model.nv))
+        control, force = mapping.actuator_limits(model)
+        self._ctrl_low, self._ctrl_high = self._constant(control[:, 0]), self._constant(control[:, 1])
+        self._reference = self._constant(mapping.actuator_reference(model))
+        if model.nu:
+            self._actuated_dofs = _as_slice(self._actuated)
+            rows = (self.num_envs, model.nu)
+            low, high = (self._constant(force[:, i]).expand(rows) for i in range(2))
+            self._solver.set_dofs_force_range(low, high, self._actuated_dofs)
+            for field in ("actuator_gainprm", "actuator_biasprm"):
+                values = self._constant(getattr(model, field)).expand(*rows, -1)
+                self._set_field(field, values, list(range(model.nu)), None)
+
+    def _prepare(self, contacts: Sequence[ContactQuery]) -> None:
+        model = self.model
+        self._qpos0 = self._constant(model.qpos0)
+        self._moves = self._constant(mapping.moving_dofs(model))
+        self._ctrl = torch.zeros(self.num_envs, model.nu, dtype=self.dtype, device=self.device)
+        self._wrench = torch.zeros(self.num_envs, model.nbody, 6, dtype=self.dtype, device=self.device)
+        self._wrench_set = False
+        self._ctrl_changed = True
+        self._stale = self._rewritten = False
+        self._held: dict[str, Tensor] = {}
+        self._limited = model.jnt_limited.astype(bool) & (model.jnt_type >= 2)
+        self._written = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        self._queries = [
+            (
+                self._links_of(mapping.body_mask(model, query.body, query.subtree)),
+                self._links_of(
+                    np.ones(model.nbody, dtype=bool)
+                    if query.other is None
+                    else mapping.body_mask(model, query.other, query.subtree)
+                ),
+            )
+            for query in contacts
+        ]
+
+    def _links_of(self, bodies: np.ndarray) -> Tensor:
+        """A mask of bodies as a mask of Genesis's links; the ground is part of the world."""
+        mask = bodies[self._first :]
+        if self._terrain is not None:
+            mask = np.append(mask, bodies[0])
+        return torch.as_tensor(mask, device=self.device)
+
+    def _constant(self, array: np.ndarray) -> Tensor:
+        return torch.as_tensor(array).to(self.device, self.dtype)
+
+    # -- state
+
+    def _read(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
+        """What `compute` gives, made once per version."""
+        value = self._cache.get(name)
+        if value is None:
+            value = self._cache[name] = compute()
+        return value
+
+    def _array(self, array: Any, width: int) -> Tensor:
+        """A copy of one of the solver's own arrays, environments first."""
+        from genesis.utils.misc import qd_to_torch
+
+        return qd_to_torch(array, transpose=True, copy=True)[:, :width]
+
+    def _bodies(self, links: Tensor) -> Tensor:
+        """Values of links as values of bodies, with zeros for a world that Genesis leaves out."""
+        return torch.nn.functional.pad(links, (0, 0, self._first, 0))
+
+    @property
+    def qpos(self) -> Tensor:
+        return self._read("qpos", self._entity.get_qpos)
+
+    @property
+    def qvel(self) -> Tensor:
+        return self._read("qvel", self._entity.get_dofs_velocity)
+
+    @property
+    def ctrl(self) -> Tensor:
+        return self._read("ctrl", self._ctrl.clone)
+
+    @property
+    def actuator_force(self) -> Tensor:
+        return self._read("actuator_force", self._actuator_force)
+
+    def _actuator_force(self) -> Tensor:
+        applied = self._held.get("actuator_force")
+        if applied is None:
+            applied = self._array(self._solver.dyn_state.dofs.qf_applied, self.model.nv)[:, self._actuated]
+        if self._rewritten:
+            self._apply_ctrl()
+            fresh = self._entity.get_dofs_control_force()[:, self._actuated]
+            applied = torch.where(self._written[:, None], fresh, applied)
+        return applied
+
+    @property
+    def qacc(self) -> Tensor:
+        return self._read("qacc", self._acceleration)
+
+    def _acceleration(self) -> Tensor:
+        # The constraint solver's, which is MuJoCo's `qacc`; `get_dofs_acc` is after the implicit damping.
+        acceleration = self._array(self._solver.constraint_solver.qacc, self.model.nv)
+        return acceleration.masked_fill(self._written[:, None], 0.0)
+
+    @property
+    def body_pos(self) -> Tensor:
+        return self._read("body_pos", lambda: self._bodies(self._entity.get_links_pos()))
+
+    @property
+    def body_quat(self) -> Tensor:
+        return self._read("body_quat", self._body_quat)
+
+    def _body_quat(self) -> Tensor:
+        quat = self._bodies(self._entity.get_links_quat())
+        quat[:, : self._first, 0] = 1.0
+        return quat
+
+    @property
+    def body_lin_vel(self) -> Tensor:
+        return self._read("body_lin_vel", lambda: self._bodies(self._entity.get_links_vel()))
+
+    @property
+    def body_ang_vel(self) -> Tensor:
+        return self._read("body_ang_vel", lambda: self._bodies(self._entity.get_links_ang()))
+
+    @property
+    def body_com_pos(self) -> Tensor:
+        centre = self._gs.link_ref_frame.link_COM
+        return self._read("body_com_pos", lambda: self._bodies(self._entity.get_links_pos(ref=centre)))
+
+    @property
+    def contact_force(self) -> Tensor:
+        return self._read("contact_force", lambda: self._contacts("contact_force"))
+
+    @property
+    def contact_count(self) -> Tensor:
+        return self._read("contact_count", lambda: self._contacts("contact_count"))
+
+    def _contacts(self, name: str) -> Tensor:
+        if name in self._held:
+            held = self._held[name]
+            return torch.where(self._written.view(-1, *[1] * (held.dim() - 1)), 0.0, held)
+        # On the GPU all slots, used or not: asking how many are in use would wait for the device.
+        padded = self.device.type != "cpu"
+        contacts = self._solver.collider.get_contacts(is_padded=padded)
+        first, second = contacts["link_a"].long(), contacts["link_b"].long()  # (N, slots)
+        if padded:
+            used = torch.arange(first.shape[1], device=self.device) < contacts["n_contacts"][:, None]
+        else:
+            used = first >= 0
+        first, second = first * used, second * used
+        push = contacts["force"].masked_fill(~used[..., None], 0.0)  # on the second
+        forces, counts = [push.new_zeros(self.num_envs, 0, 3)], [push.new_zeros(self.num_envs, 0)]
+        for body, other in self._queries:
+            on_first = body[first] & other[second] & used
+            on_second = body[second] & other[first] & used
+            sign = on_second.to(self.dtype) - on_first.to(self.dtype)
+            forces.append((sign[..., None] * push).sum(dim=1, keepdim=True))
+            counts.append((on_first | on_second).sum(dim=1, keepdim=True).to(self.dtype))
+        self._cache["contact_force"], self._cache["contact_count"] = torch.cat(forces, 1), torch.cat(counts, 1)
+        return self._cache[name]
+
+    def jacobian(self, body: int, point: Tensor) -> tuple[Tensor, Tensor]:
+        # From the solver's motion axes about the tree's centre of mass, as MuJoCo does: Genesis's own Jacobian turns a
+        # free joint about world axes, though its velocities are about body axes.
+        dofs, nv = self._solver.dyn_state.dofs, self.model.nv
+        if body < self._first:
+            zeros = torch.zeros(self.num_envs, 3, nv, dtype=self.dtype, device=self.device)
+            return zeros, zeros.clone()
+        moves = self._moves[body, :, None]
+        rotation = self._array(dofs.cdof_ang, nv) * moves  # (N, nv, 3)
+        centre = self._entity.get_links_pos(ref=self._gs.link_ref_frame.root_COM)[:, body - self._first]
+        arm = (point.to(self.device, self.dtype) - centre)[:, None].expand_as(rotation)
+        translation = self._array(dofs.cdof_vel, nv) * moves + torch.linalg.cross(rotation, arm)
+        return translation.transpose(1, 2).contiguous(), rotation.transpose(1, 2).contiguous()
+
+    # -- changes
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._cache.clear()
+
+    def _apply_ctrl(self) -> None:
+        if self._ctrl_changed and self.model.nu:
+            ctrl = torch.clamp(self._ctrl, self._ctrl_low, self._ctrl_high)
+            self._solver.control_dofs_position(ctrl, self._actuated_dofs)
+        self._ctrl_changed = False
+
+    def step(self, n: int) -> None:
+        self._apply_ctrl()
+        links = slice(0, self._entity.n_links)
+        force, torque = self._wrench[:, self._first :].split(3, dim=-1)
+        try:
+            for _ in range(n):
+                if self._wrench_set:
+                    self._solver.apply_links_external_wrench(force, torque, links, ref=self._gs.link_ref_frame.link_COM)
+                self._scene.step(update_visualizer=False, refresh_visualizer=False)
+        except self._gs.GenesisException as error:
+            raise EngineError(f"Genesis: {error}") from error
+        finally:
+            self._stale = self._rewritten = False
+            self._written.zero_()
+            self._held.clear()
+            self._changed()
+
+    def reset(self, env_ids: EnvIds) -> None:
+        rows = self._rows(env_ids)
+        count = self.num_envs if rows is None else len(rows)
+        if count == 0:
+            return
+        every = slice(None) if env_ids is None else env_ids.to(self.device)
+        self._solver.collider.reset(rows, cache_only=False)
+        self._solver.set_qpos(self._qpos0.expand(count, -1), slice(0, self.model.nq), rows, skip_forward=True)
+        zeros = torch.zeros(count, self.model.nv, dtype=self.dtype, device=self.device)
+        self._solver.set_dofs_velocity(zeros, slice(0, self.model.nv), rows, skip_forward=True)
+        self._ctrl[every] = 0.0
+        self._ctrl_changed = True
+        if self._wrench_set:
+            self._wrench[every] = 0.0
+            self._wrench_set = bool(self._wrench.any())
+        self._mark(env_ids)
+
+    def _rows(self, env_ids: EnvIds) -> Tensor | None:
+        return None if env_ids is None else env_ids.to(self.device, self._gs.tc_int)
+
+    def _mark(self, env_ids: EnvIds) -> None:
+        self._written[slice(None) if env_ids is None else env_ids.to(self.device)] = True
+        self._stale = self._rewritten = True
+        self._changed()
+
+    def write_qpos(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        self._write(self._solver.set_qpos, self.model.nq, values, cols, env_ids)
+
+    def write_qvel(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        self._write(self._solver.set_dofs_velocity, self.model.nv, values, cols, env_ids)
+
+    def _write(self, setter: Callable[..., None], width: int, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        rows = self._rows(env_ids)
+        if rows is not None and len(rows) == 0:
+            return
+        columns = _as_slice(_as_list(cols, width))
+        setter(values.to(self.device, self.dtype), columns, rows, skip_forward=True)
+        self._mark(env_ids)
+
+    def write_ctrl(self, values: Tensor, cols: Ids) -> None:
+        self._assign(self._ctrl, values, cols, None)
+        self._ctrl_changed = True
+        self._cache.pop("ctrl", None)
+
+    def write_wrench(self, force: Tensor, torque: Tensor, bodies: Ids, env_ids: EnvIds) -> None:
+        self._assign(self._wrench, torch.cat((force, torque), dim=-1), bodies, env_ids)
+        self._wrench_set = bool(self._wrench.any())
+
+    def _assign(self, target: Tensor, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        """`target[env_ids, cols] = values` with rows and columns chosen independently."""
+        columns = torch.as_tensor(_as_list(cols, target.shape[1]), dtype=torch.int64, device=self.device)
+        rows = slice(None) if env_ids is None else env_ids.to(self.device)[:, None]
+        target[rows, columns] = values.to(self.device, target.dtype)
+
+    def refresh(self) -> None:
+        if self._stale:
+            # Positions and velocities together; Genesis would leave velocities alone after a write of only those.
+            self._solver._is_forward_pos_updated = False
+            self._solver.update_forward_pos()
+            self._stale = False
+            self._changed()
+
+    # -- model parameters
+
+    def set_model_field(self, field: str, values: Tensor, ids: Ids, env_ids: EnvIds) -> None:
+        current = self.get_model_field(field)
+        if env_ids is not None and len(env_ids) == 0:
+            return
+        columns = _as_list(ids, current.shape[1])
+        self._assign(current, values, columns, env_ids)
+        rows = current if env_ids is None else current[env_ids.to(self.device)]
+        self._set_field(field, rows[:, columns], columns, env_ids)
+        self._mark(env_ids)
+
+    def _set_field(self, field: str, values: Tensor, ids: list[int], env_ids: EnvIds) -> None:
+        """Write whole entries of a field, `(rows, len(ids), ...)`."""
+        solver, rows, model = self._solver, self._rows(env_ids), self.model
+        if field.startswith("body_"):
+            keep = [i for i, body in enumerate(ids) if body > 0]
+            links, values = [ids[i] - self._first for i in keep], values[:, keep]
+            if field == "body_inertia":
+                solver.set_links_inertia(torch.diag_embed(values), links, rows)
+            else:
+                {"body_mass": solver.set_links_mass, "body_ipos": solver.set_links_COM}[field](values, links, rows)
+        elif field == "jnt_range":
+            keep = [i for i, joint in enumerate(ids) if self._limited[joint]]
+            dofs = [int(model.jnt_dofadr[ids[i]]) for i in keep]
+            solver.set_dofs_limit(values[:, keep, 0], values[:, keep, 1], dofs, rows)
+        elif field == "geom_friction":
+            keep = [i for i, geom in enumerate(ids) if geom in self._geoms]
+            geoms = np.searchsorted(self._geoms, [ids[i] for i in keep]).tolist()
+            solver.set_geoms_friction_ratio(values[:, keep, 0] / self._friction[geoms], geoms, rows)
+        elif field == "actuator_gainprm":
+            solver.set_dofs_act_gain(values[..., 0], self._actuated[ids].tolist(), rows)
+        elif field == "actuator_biasprm":
+            bias, slope, damping = values[..., :3].unbind(dim=-1)
+            bias = bias + slope * self._reference[ids]
+            solver.set_dofs_act_bias(bias, slope, damping, self._actuated[ids].tolist(), rows)
+        else:
+            getattr(solver, f"set_dofs_{field.removeprefix('dof_')}")(values, ids, rows)
+
+    def get_model_field(self, field: str) -> Tensor:
+        if field not in _MODEL_FIELDS:
+            raise ConfigError(
+                f"the Genesis engine cannot randomise {field!r}.{did_you_mean(field, _MODEL_FIELDS)} "
+                f"It can: {', '.join(_MODEL_FIELDS)}."
+            )
+        shared = self._constant(getattr(self.model, field))
+        values = shared.expand(self.num_envs, *shared.shape).clone()
+        entity, solver, first = self._entity, self._solver, self._first
+        if field == "body_mass":
+            values[:, first:] = entity.get_links_mass()
+        elif field == "body_ipos":
+            values[:, first:] = entity.get_links_COM()
+        elif field == "body_inertia":
+            values[:, first:] = entity.get_links_inertia().diagonal(dim1=-2, dim2=-1)
+        elif field == "jnt_range":
+            joints = np.flatnonzero(self._limited)
+            dofs = self.model.jnt_dofadr[joints]
+            values[:, joints] = torch.stack(entity.get_dofs_limit(), dim=-1)[:, dofs]
+        elif field == "geom_friction":
+            ratio = solver.get_geoms_friction_ratio()[:, : len(self._geoms)]
+            values[:, self._geoms, 0] = ratio * self._friction
+        elif field == "actuator_gainprm":
+            values[..., 0] = entity.get_dofs_act_gain()[:, self._actuated]
+        elif field == "actuator_biasprm":
+            terms = [term[:, self._actuated] for term in entity.get_dofs_act_bias()]
+            terms[0] = terms[0] - terms[1] * self._reference
+            values[..., :3] = torch.stack(terms, dim=-1)
+        else:
+            values[:] = getattr(entity, f"get_dofs_{field.removeprefix('dof_')}")()
+        return values
+
+    # -- whole state
+
+    def get_state(self) -> dict[str, Tensor]:
+        from genesis.utils.misc import data_to_array
+
+        arrays = {name: data_to_array(array, to_torch=True, copy=True) for name, array in self._state_arrays()}
+        own = {"ctrl": self._ctrl, "wrench": self._wrench, "written": self._written}
+        readings = {name: getattr(self, name) for name in _READINGS}
+        return {name: value.detach().to("cpu", copy=True) for name, value in {**arrays, **own, **readings}.items()}
+
+    def _state_arrays(self) -> Iterator[tuple[str, Any]]:
+        """What the solver's next step starts from, by its own account."""
+        from genesis.utils.array_class import ArrayItem, DataKind
+
+        for item in self._solver.data:
+            if isinstance(item, ArrayItem) and item.kind == DataKind.STATE:
+                yield item.name, item.array
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        from genesis.engine.states.solvers import SolverCheckpoint
+        from genesis.utils.array_class import DataKind
+
+        arrays = {name: state[name].to(self.device) for name, _ in self._state_arrays()}
+        self._solver.__setstate__(SolverCheckpoint(arrays=arrays, configs={}, kinds=frozenset({DataKind.STATE})))
+        self._ctrl.copy_(state["ctrl"])
+        self._wrench.copy_(state["wrench"])
+        self._written.copy_(state["written"])
+        self._ctrl_changed = self._rewritten = True
+        self._wrench_set = bool(self._wrench.any())
+        self._stale = False
+        self._held = {name: state[name].to(self.device) for name in _READINGS}
+        self._changed()
+
+    def close(self) -> None:
+        _engines.discard(self)
+        self._cache.clear()
+        self._scene.destroy()
+
+
+def _start_genesis(cfg: SimulationCfg) -> Any:
+    """Genesis, set up for this precision and device; there is one per process."""
+    global _initialized
+    hook = sys.excepthook
+    try:
+        import genesis as gs
+    except ImportError as error:
+        raise UsageError("the Genesis engine is not installed: pip install 'genelab[genesis]'") from error
+    finally:
+        sys.excepthook = hook  # Genesis would print its own tracebacks
+    wanted = (cfg.precision, cfg.gpu)
+    if _initialized not in (None, wanted):
+        if len(_engines) > 0:
+            raise EngineError("Genesis runs in one precision and on one device per process: close the other engine")
+        gs.destroy()
+        _initialized = None
+    if _initialized is None:
+        backend = gs.gpu if cfg.gpu else gs.cpu
+        gs.init(backend=backend, precision=str(cfg.precision), logging_level="error", theme="raw")
+        _initialized = wanted
+    return gs
+
+
+def _as_list(cols: Ids, width: int) -> list[int]:
+    if isinstance(cols, slice):
+        return list(range(width))[cols]
+    return cols.tolist() if isinstance(cols, Tensor) else list(cols)
+
+
+def _as_slice(ids: Sequence[int] | np.ndarray) -> slice | list[int]:
+    """Consecutive ids as a slice, which is a view where a list is a copy."""
+    ids = [int(i) for i in ids]
+    if ids and ids == list(range(ids[0], ids[0] + len(ids))):
+        return slice(ids[0], ids[0] + len(ids))
+    return ids

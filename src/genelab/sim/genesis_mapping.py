@@ -1,0 +1,155 @@
+"""What a compiled MuJoCo model says, in the terms Genesis is told it in.
+
+Genesis reads the compiled model itself, bodies depth first as MuJoCo numbers them, so ids agree. What it reads
+differently, or not at all, is worked out here: actuators, which geoms may touch, and height fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from genelab.sim.engine import ModelError
+
+_HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
+_ONE_DOF = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
+_AFFINE = (int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE))
+
+
+def check_expressible(model: mujoco.MjModel) -> None:
+    """Refuse a model that Genesis would step as something else."""
+    hfields = np.flatnonzero(model.geom_type == _HFIELD)
+    springs = (model.jnt_stiffness > 0) & (model.qpos_spring[model.jnt_qposadr] != model.qpos0[model.jnt_qposadr])
+    for bad, what in (
+        (model.ntendon > 0, "tendons"),
+        (model.npair > 0, "explicit contact pairs"),
+        (np.any(model.body_gravcomp), "gravity compensation of bodies"),
+        (np.any(springs), "a spring that rests away from the joint's reference"),
+        (len(hfields) > 1, "more than one height field"),
+        (np.any(model.geom_bodyid[hfields]), "a height field on a moving body"),
+    ):
+        if bad:
+            raise ModelError(f"the Genesis engine cannot express {what}; use the MuJoCo engine")
+
+
+# -- actuators
+
+
+def actuator_dofs(model: mujoco.MjModel) -> np.ndarray:
+    """The degree of freedom each actuator drives, `(nu,)`."""
+    dofs = np.zeros(model.nu, dtype=np.int64)
+    for i in range(model.nu):
+        why = _why_not(model, i)
+        joint = model.actuator_trnid[i, 0]
+        if not why and joint in model.actuator_trnid[:i, 0]:
+            why = "its joint has another actuator"
+        if why:
+            name = model.actuator(i).name or f"number {i}"
+            raise ModelError(f"the Genesis engine cannot express actuator {name!r}: {why}")
+        dofs[i] = model.jnt_dofadr[joint]
+    return dofs
+
+
+def _why_not(model: mujoco.MjModel, actuator: int) -> str:
+    """What keeps an actuator from being an affine law on one joint."""
+    if model.actuator_trntype[actuator] != mujoco.mjtTrn.mjTRN_JOINT:
+        return "it does not drive a joint"
+    if int(model.jnt_type[model.actuator_trnid[actuator, 0]]) not in _ONE_DOF:
+        return "its joint is neither a hinge nor a slide"
+    if model.actuator_dyntype[actuator] != mujoco.mjtDyn.mjDYN_NONE:
+        return "it has internal dynamics"
+    if model.actuator_gaintype[actuator] != mujoco.mjtGain.mjGAIN_FIXED:
+        return "its gain depends on the state"
+    if int(model.actuator_biastype[actuator]) not in _AFFINE:
+        return "its bias is not affine"
+    if model.actuator_gear[actuator, 0] != 1:
+        return "its gear is not 1"
+    return ""
+
+
+def actuator_reference(model: mujoco.MjModel) -> np.ndarray:
+    """Positions at which Genesis's joint positions are zero, of the actuated joints, `(nu,)`."""
+    return model.qpos0[model.jnt_qposadr[model.actuator_trnid[:, 0]]]
+
+
+def actuator_limits(model: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
+    """Ranges of control and force, `(nu, 2)` each, infinite where there is no limit."""
+    clamped = not model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_CLAMPCTRL
+    limited = (model.actuator_ctrllimited == 1) & clamped
+    control = np.where(limited[:, None], model.actuator_ctrlrange, (-np.inf, np.inf))
+    force = np.where(model.actuator_forcelimited[:, None] == 1, model.actuator_forcerange, (-np.inf, np.inf))
+    joint = model.actuator_trnid[:, 0]
+    total = np.where(model.jnt_actfrclimited[joint, None] == 1, model.jnt_actfrcrange[joint], (-np.inf, np.inf))
+    return control, np.clip(force, total[:, :1], total[:, 1:])
+
+
+# -- what may touch what
+
+
+def colliding_geoms(model: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of the geoms Genesis reads as collision shapes, and of the height field, each in order."""
+    solid = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    hfield = model.geom_type == _HFIELD
+    return np.flatnonzero(solid & ~hfield), np.flatnonzero(solid & hfield)
+
+
+def may_collide(model: mujoco.MjModel, geoms: np.ndarray) -> np.ndarray:
+    """MuJoCo's rule for which of the geoms collide, `(len(geoms), len(geoms))`."""
+    contype, conaffinity = model.geom_contype[geoms], model.geom_conaffinity[geoms]
+    allowed = ((contype[:, None] & conaffinity) | (contype & conaffinity[:, None])) != 0
+    body = model.geom_bodyid[geoms]
+    weld = model.body_weldid[body]
+    allowed &= weld[:, None] != weld
+    if not model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_FILTERPARENT:
+        parent = model.body_weldid[model.body_parentid[weld]]
+        child_of = (weld[:, None] == parent) & (weld[:, None] != 0) & (weld != 0)
+        allowed &= ~(child_of | child_of.T)
+    for signature in model.exclude_signature:
+        first, second = body == signature >> 16, body == signature & 0xFFFF
+        allowed &= ~((first[:, None] & second) | (second[:, None] & first))
+    return allowed
+
+
+def body_mask(model: mujoco.MjModel, name: str, subtree: bool) -> np.ndarray:
+    """The named body, or it and all below it, `(nbody,)`."""
+    mask = np.arange(model.nbody) == model.body(name).id
+    if subtree:
+        for body in range(1, model.nbody):
+            mask[body] |= mask[model.body_parentid[body]]
+    return mask
+
+
+# -- kinematics and ground
+
+
+def moving_dofs(model: mujoco.MjModel) -> np.ndarray:
+    """Which degrees of freedom move a body, `(nbody, nv)`."""
+    moves = np.zeros((model.nbody, model.nv), dtype=bool)
+    for body in range(1, model.nbody):
+        start, count = model.body_dofadr[body], model.body_dofnum[body]
+        moves[body] = moves[model.body_parentid[body]]
+        moves[body, start : start + count] = True
+    return moves
+
+
+def terrain_morph(model: mujoco.MjModel, geom: int) -> dict[str, Any]:
+    """Arguments of `gs.morphs.Terrain` for the same surface as a height field geom."""
+    field = model.geom_dataid[geom]
+    rows, cols, start = model.hfield_nrow[field], model.hfield_ncol[field], model.hfield_adr[field]
+    half_x, half_y, elevation, _ = model.hfield_size[field]
+    spacing = 2 * half_x / (cols - 1)
+    if not np.isclose(spacing, 2 * half_y / (rows - 1)):
+        raise ModelError("the Genesis engine cannot express a height field with different spacing along x and y")
+    if not np.allclose(model.geom_quat[geom], (1, 0, 0, 0)):
+        raise ModelError("the Genesis engine cannot express a rotated height field")
+    # MuJoCo: rows along y, centred, 0..1. Genesis: rows along x, from the corner, in metres.
+    heights = model.hfield_data[start : start + rows * cols].reshape(rows, cols).T.astype(np.float64) * elevation
+    corner = model.geom_pos[geom] - (half_x, half_y, 0.0)
+    return {
+        "height_field": heights,
+        "horizontal_scale": float(spacing),
+        "vertical_scale": 1.0,
+        "pos": tuple(corner.tolist()),
+    }

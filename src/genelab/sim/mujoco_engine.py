@@ -1,0 +1,247 @@
+"""Native MuJoCo on all cores of the CPU.
+
+`mujoco.batch` keeps every environment as one row of state and runs all of them through all substeps of a control step
+in one native call, on a persistent pool of threads. The arrays are allocated once; what is read here are views of them.
+A randomised model field is one array with a row per environment, and everything else of the model (a height field,
+say) is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import mujoco
+import numpy as np
+import torch
+from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
+from torch import Tensor
+
+from genelab.errors import ConfigError, did_you_mean
+from genelab.sim.cfg import SimulationCfg
+from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, compile_spec
+
+_INPUTS = ("qpos", "qvel", "ctrl", "xfrc_applied")
+_OUTPUTS = ("xpos", "xquat", "cvel", "subtree_com", "xipos", "actuator_force", "qacc", "sensordata")
+
+
+class MujocoEngine:
+    """Steps all environments with MuJoCo; see `Engine` for the meaning of each member."""
+
+    name = "mujoco"
+
+    def __init__(
+        self,
+        cfg: SimulationCfg,
+        spec: mujoco.MjSpec,
+        num_envs: int,
+        device: torch.device,
+        contacts: Sequence[ContactQuery] = (),
+    ) -> None:
+        self.model = compile_spec(spec)
+        self.num_envs = num_envs
+        self.device = device
+        self.dtype = torch.float64 if cfg.precision == 64 else torch.float32
+        self.version = 0
+        self._stage = mujoco.mjtStage.mjSTAGE_VEL if cfg.fresh_kinematics else mujoco.mjtStage.mjSTAGE_NONE
+        self._batch = Batch(self.model, num_envs, nthread=cfg.threads)
+        self._views: dict[str, Tensor] = {}
+        self._cache: dict[str, Tensor] = {}
+        self._stale = np.zeros(num_envs, dtype=bool)
+        self._root = torch.as_tensor(self.model.body_rootid.astype(np.int64))
+        columns = [int(self.model.sensor(query.sensor).adr[0]) for query in contacts]
+        self._contact_columns = torch.tensor(columns, dtype=torch.int64)
+        self._bind_outputs()
+        self._stale[:] = True
+        self.refresh()
+
+    def _bind_outputs(self) -> None:
+        """Name what the native call copies out; binding later would leave it empty until the next step."""
+        for name in _INPUTS:
+            self._views[name] = torch.from_numpy(self._batch.bind(name))
+        for name in _OUTPUTS:
+            view = self._batch.bind(name)
+            view.flags.writeable = True  # torch accepts no read-only memory; only `set_state` writes
+            self._views[name] = torch.from_numpy(view)
+
+    # -- state
+
+    def _read(self, name: str, compute: Callable[[], Tensor] | None = None) -> Tensor:
+        """A copy of an array in our type and on our device, made once per version."""
+        value = self._cache.get(name)
+        if value is None:
+            value = compute() if compute else self._views[name]
+            value = value.to(self.device, self.dtype, copy=compute is None)
+            self._cache[name] = value
+        return value
+
+    @property
+    def qpos(self) -> Tensor:
+        return self._read("qpos")
+
+    @property
+    def qvel(self) -> Tensor:
+        return self._read("qvel")
+
+    @property
+    def ctrl(self) -> Tensor:
+        return self._read("ctrl")
+
+    @property
+    def actuator_force(self) -> Tensor:
+        return self._read("actuator_force")
+
+    @property
+    def qacc(self) -> Tensor:
+        return self._read("qacc")
+
+    @property
+    def body_pos(self) -> Tensor:
+        return self._read("xpos")
+
+    @property
+    def body_quat(self) -> Tensor:
+        return self._read("xquat")
+
+    @property
+    def body_com_pos(self) -> Tensor:
+        return self._read("xipos")
+
+    @property
+    def body_ang_vel(self) -> Tensor:
+        return self._read("body_ang_vel", lambda: self._views["cvel"][..., :3].clone())
+
+    @property
+    def body_lin_vel(self) -> Tensor:
+        return self._read("body_lin_vel", self._origin_velocity)
+
+    def _origin_velocity(self) -> Tensor:
+        """MuJoCo's `cvel` is of the point at the tree's centre of mass; move it to the body's origin."""
+        angular, linear = self._views["cvel"][..., :3], self._views["cvel"][..., 3:]
+        arm = self._views["xpos"] - self._views["subtree_com"][:, self._root]
+        return linear + torch.linalg.cross(angular, arm)
+
+    @property
+    def contact_force(self) -> Tensor:
+        return self._read("contact_force", self._contact_force)
+
+    def _contact_force(self) -> Tensor:
+        # The sensor reports what the body does to the other; we report what is done to the body.
+        columns = self._contact_columns[:, None] + torch.arange(1, 4)
+        return -self._views["sensordata"][:, columns]
+
+    @property
+    def contact_count(self) -> Tensor:
+        return self._read("contact_count", lambda: self._views["sensordata"][:, self._contact_columns])
+
+    def jacobian(self, body: int, point: Tensor) -> tuple[Tensor, Tensor]:
+        translation, rotation = self._batch.jac(body, point.to("cpu", torch.float64).numpy())
+        return self._to_device(translation), self._to_device(rotation)
+
+    def _to_device(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.device, self.dtype)
+
+    # -- changes
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._cache.clear()
+
+    def step(self, n: int) -> None:
+        self._run(lambda: self._batch.step(nstep=n, stage=self._stage))
+        self._stale[:] = False
+
+    def _run(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except SimulationError as error:
+            raise EngineError(f"MuJoCo: {error}") from error
+        finally:
+            self._changed()
+
+    def reset(self, env_ids: EnvIds) -> None:
+        ids = None if env_ids is None else env_ids.cpu().numpy()
+        self._batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        self._mark(ids)
+
+    def _mark(self, ids: np.ndarray | None) -> None:
+        self._stale[slice(None) if ids is None else ids] = True
+        self._changed()
+
+    def write_qpos(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        self._write("qpos", values, cols, env_ids)
+
+    def write_qvel(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        self._write("qvel", values, cols, env_ids)
+
+    def _write(self, name: str, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        ids = None if env_ids is None else env_ids.cpu()
+        _assign(self._views[name], values, cols, ids)
+        self._mark(None if ids is None else ids.numpy())
+
+    def write_ctrl(self, values: Tensor, cols: Ids) -> None:
+        _assign(self._views["ctrl"], values, cols, None)
+        self._cache.pop("ctrl", None)
+
+    def write_wrench(self, force: Tensor, torque: Tensor, bodies: Ids, env_ids: EnvIds) -> None:
+        _assign(self._views["xfrc_applied"], torch.cat((force, torque), dim=-1), bodies, env_ids)
+
+    def refresh(self) -> None:
+        if self._stale.any():
+            ids = None if self._stale.all() else np.flatnonzero(self._stale)
+            # Up to accelerations, or a reset environment would still show the contacts of its old state.
+            self._run(lambda: self._batch.forward(ids, stage=mujoco.mjtStage.mjSTAGE_ACC))
+            self._stale[:] = False
+
+    # -- model parameters
+
+    def set_model_field(self, field: str, values: Tensor, ids: Ids, env_ids: EnvIds) -> None:
+        _check_field(field)
+        _assign(torch.from_numpy(self._batch.expand(field)), values, ids, env_ids)
+        rows = None if env_ids is None else env_ids.cpu().numpy()
+        if field in mujoco.MjModel._setconst_inputs:
+            self._batch.set_const(rows)
+        self._mark(rows)
+
+    def get_model_field(self, field: str) -> Tensor:
+        _check_field(field)
+        values = self._batch.expanded(field)
+        if values is None:
+            shared = np.asarray(getattr(self.model, field))
+            values = np.broadcast_to(shared, (self.num_envs, *shared.shape))
+        return torch.tensor(values, device=self.device)
+
+    # -- whole state
+
+    def get_state(self) -> dict[str, Tensor]:
+        outputs = {name: self._views[name].clone() for name in _OUTPUTS}
+        return {"state": torch.tensor(self._batch.state), **outputs}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        self._batch.state[:] = state["state"].numpy()
+        for name in _OUTPUTS:
+            self._views[name].copy_(state[name])
+        self._stale[:] = False
+        self._changed()
+
+    def close(self) -> None:
+        self._views.clear()
+        self._cache.clear()
+        del self._batch
+
+
+def _check_field(field: str) -> None:
+    if field not in MODEL_FIELDS:
+        raise ConfigError(f"{field!r} is not a field of the model.{did_you_mean(field, MODEL_FIELDS)}")
+
+
+def _assign(target: Tensor, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+    """`target[env_ids, cols] = values` with rows and columns chosen independently."""
+    values = values.to("cpu", target.dtype)
+    if isinstance(cols, slice):
+        target[slice(None) if env_ids is None else env_ids.cpu(), cols] = values
+        return
+    columns = torch.as_tensor(cols).cpu()
+    if env_ids is None:
+        target[:, columns] = values
+    else:
+        target[env_ids.cpu()[:, None], columns] = values

@@ -1,0 +1,67 @@
+"""Balance two poles, one on top of the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from genelab import mdp
+from genelab.config import TaskCfg
+from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
+from genelab.managers import ROBOT, RewardTermCfg, SceneEntityCfg, Selection, TerminationTermCfg
+from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg
+from genelab_pendulum.common import CART, pendulum_env, push
+from genelab_pendulum.robots import double_pendulum_cfg
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv
+
+POLES = SceneEntityCfg(joint_names=("pole1", "pole2"))
+LOWER = SceneEntityCfg(joint_names=("pole1",))
+UPPER = SceneEntityCfg(joint_names=("pole2",))
+
+
+def joint_difference_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+    """Squared difference of two joints' positions."""
+    first, second = asset.entity.joint_pos[:, asset.joint_ids].unbind(dim=1)
+    return (second - first).square()
+
+
+def env_cfg() -> ManagerBasedRlEnvCfg:
+    """Twelve seconds; the most there is to earn is 60."""
+    cfg = pendulum_env(double_pendulum_cfg(), tip="pole2", spacing=3.0, episode_length_s=12.0)
+    cfg.rewards = {
+        "alive": RewardTermCfg(func=mdp.is_alive, weight=1.0),
+        "upright": RewardTermCfg(func=mdp.joint_cos, weight=4.0, params={"asset": POLES}),
+        "pole_alignment": RewardTermCfg(func=joint_difference_l2, weight=-0.5, params={"asset": POLES}),
+        "cart_position": RewardTermCfg(func=mdp.joint_pos_l2, weight=-0.05, params={"asset": CART}),
+        "cart_velocity": RewardTermCfg(func=mdp.joint_vel_l2, weight=-0.005, params={"asset": CART}),
+        "pole_velocity": RewardTermCfg(func=mdp.joint_vel_l2, weight=-0.005, params={"asset": POLES}),
+        "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.005),
+    }
+    cfg.terminations["lower_pole_fell"] = TerminationTermCfg(
+        func=mdp.joint_pos_beyond, params={"bound": 0.5, "asset": LOWER}
+    )
+    cfg.terminations["upper_pole_fell"] = TerminationTermCfg(
+        func=mdp.joint_pos_beyond, params={"bound": 0.7, "asset": UPPER}
+    )
+    cfg.events["push_cart"] = push(0.3, (3.0, 6.0))
+    return cfg
+
+
+def ppo_cfg() -> RslRlOnPolicyRunnerCfg:
+    """300 iterations of PPO on layers of 256 and 128."""
+    return RslRlOnPolicyRunnerCfg(
+        experiment_name="double_inverted_pendulum_flat",
+        max_iterations=300,
+        save_interval=50,
+        actor=RslRlModelCfg(hidden_dims=(256, 128), distribution=RslRlDistributionCfg()),
+        critic=RslRlModelCfg(hidden_dims=(256, 128)),
+    )
+
+
+def task() -> TaskCfg:
+    """GeneLab-Double-Inverted-Pendulum-v0."""
+    env = env_cfg()
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=ppo_cfg())

@@ -1,0 +1,123 @@
+"""Go to a place that is shown only at the beginning: solved with memory, not without.
+
+The environment is the inverted pendulum's with one-second episodes. A target for the cart is drawn at each reset and
+seen for the first five steps; the reward for the cart's position is about that target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from genelab import math as gm
+from genelab.config import TaskCfg
+from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
+from genelab.managers import (
+    ROBOT,
+    CommandTerm,
+    CommandTermCfg,
+    MetricTermCfg,
+    ObservationTermCfg,
+    RewardTermCfg,
+    Selection,
+)
+from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg
+from genelab_pendulum import inverted_pendulum
+from genelab_pendulum.common import CART
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv
+
+CUE_STEPS = 5
+"""Control steps for which the target is seen."""
+
+
+@dataclass(kw_only=True)
+class TargetCommandCfg(CommandTermCfg):
+    """A place for the cart, drawn at each reset."""
+
+    position_range: tuple[float, float]
+    """Where it may be, m."""
+
+    def build(self, name: str, env: ManagerBasedRlEnv) -> CommandTerm:
+        return TargetCommand(name, self, env)
+
+
+class TargetCommand(CommandTerm):
+    """Holds the targets, `(N, 1)`."""
+
+    cfg: TargetCommandCfg
+
+    def __init__(self, name: str, cfg: TargetCommandCfg, env: ManagerBasedRlEnv) -> None:
+        super().__init__(name, cfg, env)
+        self.command = torch.zeros(env.num_envs, 1, device=env.device, dtype=env.dtype)
+
+    def resample(self, env_ids: Tensor) -> None:
+        shape = (len(env_ids), 1)
+        self.command[env_ids] = gm.uniform(*self.cfg.position_range, shape, self.env.rng, self.env.dtype)
+
+
+def target_cue(env: ManagerBasedRlEnv, command: str, steps: int) -> Tensor:
+    """The target in the first steps of the episode, then zero."""
+    visible = env.episode_length_buf < steps
+    return torch.where(visible[:, None], env.commands[command], 0.0)
+
+
+def target_error_l2(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT) -> Tensor:
+    """Squared distance of the cart from its target."""
+    return target_error(env, command, asset).square()
+
+
+def target_error(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT) -> Tensor:
+    """Distance of the cart from its target, m."""
+    return (asset.entity.joint_pos[:, asset.joint_ids] - env.commands[command]).abs().sum(dim=1)
+
+
+def env_cfg() -> ManagerBasedRlEnvCfg:
+    """The inverted pendulum with a hidden target, and without pushes."""
+    cfg = inverted_pendulum.env_cfg()
+    cfg.episode_length_s = 1.0
+    cfg.commands = {"target": TargetCommandCfg(position_range=(-0.8, 0.8))}
+    for group in cfg.observations.values():
+        group.terms["target_cue"] = ObservationTermCfg(
+            func=target_cue, params={"command": "target", "steps": CUE_STEPS}
+        )
+    on_target = {"command": "target", "asset": CART}
+    cfg.rewards["cart_position"] = RewardTermCfg(func=target_error_l2, weight=-4.0, params=on_target)
+    cfg.metrics = {"target_error": MetricTermCfg(func=target_error, params=on_target)}
+    del cfg.events["push_cart"]
+    return cfg
+
+
+def ppo_cfg(*, recurrent: bool) -> RslRlOnPolicyRunnerCfg:
+    """One episode per iteration and environment, so that learning reaches back to the cue."""
+    distribution = RslRlDistributionCfg()
+    if recurrent:
+        memory = {"hidden_dims": (128,), "rnn_type": "lstm", "rnn_hidden_dim": 128, "rnn_num_layers": 1}
+        actor, critic = RslRlModelCfg(distribution=distribution, **memory), RslRlModelCfg(**memory)
+    else:
+        actor = RslRlModelCfg(hidden_dims=(128, 128), distribution=distribution)
+        critic = RslRlModelCfg(hidden_dims=(128, 128))
+    return RslRlOnPolicyRunnerCfg(
+        experiment_name=f"inverted_pendulum_memory_{'rnn' if recurrent else 'mlp'}",
+        num_steps_per_env=100,
+        max_iterations=400,
+        save_interval=50,
+        actor=actor,
+        critic=critic,
+    )
+
+
+def rnn_task() -> TaskCfg:
+    """GeneLab-Inverted-Pendulum-Memory-Rnn-v0."""
+    env = env_cfg()
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=ppo_cfg(recurrent=True))
+
+
+def mlp_task() -> TaskCfg:
+    """GeneLab-Inverted-Pendulum-Memory-Mlp-v0."""
+    env = env_cfg()
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=ppo_cfg(recurrent=False))

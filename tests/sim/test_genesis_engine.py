@@ -1,0 +1,351 @@
+"""The Genesis engine beside the MuJoCo engine: the same model, the same inputs, the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from genelab.errors import ConfigError
+from genelab.sim import genesis_mapping
+from genelab.sim.cfg import SimulationCfg
+from genelab.sim.engine import ContactQuery, Engine, ModelError, apply_options
+from genelab.sim.genesis_engine import GenesisEngine
+from genelab.sim.mujoco_engine import MujocoEngine
+
+pytestmark = pytest.mark.genesis
+
+# A cart-pole (whose hinge has a reference, so that Genesis's joint position is not MuJoCo's), a drone with an arm, a
+# stone whose origin is not its centre, and a ball on a box on the floor.
+WORLD = """
+<mujoco>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 .1" friction=".8"/>
+    <body name="robot/cart" pos="0 0 1">
+      <joint name="robot/slide" type="slide" axis="1 0 0" damping=".1" armature=".01" range="-2 2"/>
+      <geom type="box" size=".2 .1 .1" mass="1" contype="0" conaffinity="0"/>
+      <body name="robot/pole" pos="0 .01 0">
+        <joint name="robot/hinge" axis="0 1 0" damping=".02" ref=".3"/>
+        <geom type="capsule" fromto="0 0 0 .03 .05 .6137" size=".03" mass=".3" contype="0" conaffinity="0"/>
+        <body name="robot/tip" pos="0 0 .6" quat="1 .2 .3 .4">
+          <geom type="sphere" size=".02" mass=".05" contype="0" conaffinity="0"/>
+        </body>
+      </body>
+    </body>
+    <body name="drone" pos="0 3 5" quat="1 .3 -.2 .5">
+      <freejoint/>
+      <geom type="box" size=".1 .05 .02" pos=".01 .02 .03" mass=".5" contype="0" conaffinity="0"/>
+      <body name="arm" pos=".1 0 0">
+        <joint name="elbow" axis="0 0 1" pos=".01 0 0"/>
+        <geom type="capsule" fromto="0 0 0 .2 0 .05" size=".02" mass=".1" contype="0" conaffinity="0"/>
+      </body>
+    </body>
+    <body name="box" pos="3 0 .1">
+      <freejoint/>
+      <geom name="box" type="box" size=".1 .1 .1" mass="2" friction=".5"/>
+    </body>
+    <body name="ball" pos="3 0 .3">
+      <freejoint/>
+      <geom type="sphere" size=".1" mass="1"/>
+    </body>
+    <body name="stone" pos="0 -3 5" quat=".5 .5 -.5 .5">
+      <freejoint/>
+      <geom type="ellipsoid" size=".1 .05 .02" pos=".05 .02 .03" euler="20 30 40" mass=".5" contype="0" conaffinity="0"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="pole" joint="robot/hinge" kp="3" kv=".2"/>
+    <velocity name="cart" joint="robot/slide" kv="2" forcerange="-5 5"/>
+    <motor name="elbow" joint="elbow" ctrlrange="-.01 .01"/>
+  </actuator>
+</mujoco>
+"""
+BODIES = ("robot/cart", "robot/pole", "robot/tip", "drone", "arm", "box", "ball", "stone")
+READINGS = ("qpos", "qvel", "ctrl", "actuator_force", "qacc", "body_pos", "body_quat", "body_lin_vel", "body_ang_vel")
+ROBOTS = slice(0, 9)
+"""Degrees of freedom of cart-pole and drone."""
+STONE = {"qpos": 7, "qvel": 6, "qacc": 6, "body_pos": 1, "body_quat": 1, "body_lin_vel": 1, "body_ang_vel": 1}
+"""Last columns of each reading. Genesis integrates a lone body in flight by the midpoint rule, MuJoCo does not."""
+QUERIES = (("box", None), ("box", "ball"), ("ball", "box"), ("box", "world"))
+
+
+def queries(spec: mujoco.MjSpec) -> list[ContactQuery]:
+    """Contact queries with the sensors the MuJoCo engine answers them from."""
+    found = []
+    for body, other in QUERIES:
+        name = f"{body}_{other}"
+        against = {} if other is None else {"reftype": mujoco.mjtObj.mjOBJ_BODY, "refname": other}
+        spec.add_sensor(
+            name=name,
+            type=mujoco.mjtSensor.mjSENS_CONTACT,
+            objtype=mujoco.mjtObj.mjOBJ_BODY,
+            objname=body,
+            intprm=[3, 3, 1],  # found and force, net force
+            **against,
+        )
+        found.append(ContactQuery(sensor=name, body=body, other=other))
+    return found
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[tuple[GenesisEngine, MujocoEngine]]:
+    """Three environments on both engines."""
+    cfg = SimulationCfg(precision=64)
+    spec = mujoco.MjSpec.from_string(WORLD)
+    apply_options(cfg, spec)
+    contacts = queries(spec)
+    heard: list[str] = []
+    genesis = GenesisEngine(cfg, spec, 3, torch.device("cpu"), contacts, notify=heard.append)
+    assert len(heard) == 1
+    yield genesis, MujocoEngine(cfg, spec, 3, torch.device("cpu"), contacts)
+    genesis.close()
+
+
+@pytest.fixture
+def engines(world: tuple[GenesisEngine, MujocoEngine]) -> tuple[GenesisEngine, MujocoEngine]:
+    for engine in world:
+        engine.reset(None)
+        engine.refresh()
+    return world
+
+
+def numbers(*rows: list[float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def start(engine: Engine) -> None:
+    """Everything in motion, each environment differently."""
+    speed = torch.linspace(-0.5, 0.5, 45, dtype=torch.float64).reshape(3, 15)
+    engine.write_qvel(speed, [*range(9), *range(21, 27)], None)
+    engine.write_qpos(numbers([0.1, 0.5], [0.0, 0.2], [-0.1, 0.3]), [0, 1], None)
+    turned = torch.nn.functional.normalize(numbers([0.1, 0.2, 0.3, 0.4], [1, 0, 0, 0], [0, -1, 1, 0]))
+    engine.write_qpos(turned, torch.arange(5, 9), None)
+    engine.refresh()
+    engine.write_ctrl(numbers([0.2, 0.3, 0.004], [-0.2, 0.1, 0.5], [0.0, 0.4, -0.5]), slice(None))
+
+
+def assert_same(
+    genesis: Engine, other: Engine, names: tuple[str, ...] = READINGS, tolerance: float = 1e-9, flown: bool = True
+) -> None:
+    for name in names:
+        ours, theirs = getattr(genesis, name), getattr(other, name)
+        width = ours.shape[1] - (STONE.get(name, 0) if flown else 0)
+        ours, theirs = ours[:, :width], theirs[:, :width]
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_a_hundred_steps_agree(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    for engine in engines:
+        start(engine)
+    assert_same(*engines, names=("qpos", "qvel", *READINGS[5:], "body_com_pos"), flown=False)
+    for engine in engines:
+        engine.step(100)
+    assert_same(*engines)
+    assert engines[0].qvel[:, ROBOTS].abs().amax(dim=0).min() > 0.01  # it did move
+
+
+def test_jacobians_agree(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    for engine in engines:
+        start(engine)
+    genesis, other = engines
+    for name in (*BODIES, "world"):
+        body = genesis.model.body(name).id
+        point = other.body_pos[:, body] + numbers([0.1, -0.2, 0.3])
+        for ours, theirs in zip(genesis.jacobian(body, point), other.jacobian(body, point), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
+
+
+def test_contact_forces_carry_the_weight(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    for engine in engines:
+        engine.step(100)
+    genesis, other = engines
+    assert_same(genesis, other, ("contact_force", "contact_count"), tolerance=1e-4)
+    upward = genesis.contact_force[:, :, 2]
+    torch.testing.assert_close(upward, 9.81 * numbers([2, -1, 1, 3]).expand(3, -1), rtol=0.02, atol=0)
+    assert genesis.contact_count[0].tolist() == [5, 1, 1, 4]
+
+
+def test_wrench_holds_until_set_again(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    genesis, other = engines
+    cart, drone = (genesis.model.body(name).id for name in ("robot/cart", "drone"))
+    push = numbers([10, 0, 0], [0, 2, 1]).expand(2, 2, 3)
+    some = torch.tensor([0, 2])
+    speeds = []
+    for engine in engines:
+        engine.write_wrench(push, 0.01 * push, [cart, drone], some)
+        engine.step(4)
+        engine.write_wrench(torch.zeros(3, 2, 3), torch.zeros(3, 2, 3), [cart, drone], None)
+        speeds.append(engine.qvel[:, 0])
+        engine.step(4)
+    assert_same(genesis, other)
+    assert speeds[0][0] > 0.1 and speeds[0][1].abs() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("field", "ids", "factor"),
+    [
+        ("body_mass", [1, 2, 4], 2.0),
+        ("body_ipos", [2, 4], 1.5),
+        ("body_inertia", slice(1, None), 3.0),
+        ("dof_armature", [0], 20.0),
+        ("dof_damping", [0, 1], 5.0),
+        ("actuator_gainprm", [0, 1], 2.0),
+        ("actuator_biasprm", [0, 1], 2.0),
+        ("geom_friction", [0, 6, 7], 0.5),
+    ],
+)
+def test_randomised_fields_act_as_in_mujoco(
+    engines: tuple[GenesisEngine, MujocoEngine], field: str, ids: list[int] | slice, factor: float
+) -> None:
+    genesis, other = engines
+    some = torch.tensor([1, 2])
+    before = other.get_model_field(field).to(torch.float64)
+    torch.testing.assert_close(genesis.get_model_field(field), before, rtol=1e-12, atol=1e-12)
+    changed = before[some][:, ids] * numbers([factor], [1.0]).reshape(2, *[1] * (before.dim() - 1))
+    if field == "geom_friction":
+        changed = torch.cat((changed[..., :1], before[some][:, ids, 1:]), dim=-1)
+    for engine in engines:
+        engine.set_model_field(field, changed, ids, some)
+        start(engine)
+        engine.write_qvel(numbers([1.0], [1.0], [1.0]), [9], None)  # the box slides
+        engine.step(30)
+    assert_same(genesis, other, tolerance=1e-6)
+    torch.testing.assert_close(genesis.get_model_field(field)[some][:, ids], changed, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(genesis.get_model_field(field)[0], before[0], rtol=1e-12, atol=1e-12)
+    for engine in engines:
+        engine.set_model_field(field, before, slice(None), None)
+
+
+def test_frictionloss_and_joint_range_act_as_in_mujoco(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    for engine in engines:
+        engine.set_model_field("dof_frictionloss", numbers([0.3]), [0], torch.tensor([0]))
+        engine.set_model_field("jnt_range", numbers([-2, 0.02]).reshape(1, 1, 2), [0], torch.tensor([1]))
+        start(engine)
+        engine.step(60)
+    assert_same(*engines, tolerance=1e-5)
+    assert engines[0].get_model_field("dof_frictionloss")[:, 0].tolist() == [0.3, 0, 0]
+    assert engines[0].get_model_field("jnt_range")[:, 0].tolist() == [[-2, 2], [-2, 0.02], [-2, 2]]
+    for engine in engines:
+        engine.set_model_field("dof_frictionloss", numbers([0.0]), [0], None)
+        engine.set_model_field("jnt_range", numbers([-2, 2]).reshape(1, 1, 2), [0], None)
+
+
+def test_unknown_field_names_the_known_ones(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    with pytest.raises(ConfigError, match="'body_mass'.*dof_damping"):
+        engines[0].get_model_field("body_mas")
+
+
+def test_reset_leaves_others_alone(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    genesis, _ = engines
+    rest = genesis.body_pos[1]
+    start(genesis)
+    genesis.step(20)
+    before = {name: getattr(genesis, name) for name in (*READINGS, "contact_force")}
+    version = genesis.version
+    genesis.reset(torch.tensor([1]))
+    genesis.write_qpos(numbers([0.25]), [0], torch.tensor([1]))
+    genesis.refresh()
+    assert genesis.version > version
+    for name, value in before.items():
+        assert torch.equal(getattr(genesis, name)[[0, 2]], value[[0, 2]]), name
+    cart = slice(1, 4)
+    torch.testing.assert_close(genesis.body_pos[1, cart], rest[cart] + numbers([0.25, 0, 0]))
+    torch.testing.assert_close(genesis.body_pos[1, 4:], rest[4:], rtol=0, atol=1e-12)
+    for name in ("qvel", "ctrl", "body_lin_vel", "contact_force"):
+        assert not getattr(genesis, name)[1].any(), name
+
+
+def test_state_goes_back(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    genesis, _ = engines
+    names = (*READINGS, "contact_force", "contact_count")
+    start(genesis)
+    genesis.step(20)
+    state = genesis.get_state()
+    seen = [getattr(genesis, name) for name in names]
+    genesis.step(7)
+    after = [getattr(genesis, name) for name in names]
+    genesis.reset(None)
+    genesis.step(3)
+    genesis.set_state(state)
+    for name, value in zip(names, seen, strict=True):
+        torch.testing.assert_close(getattr(genesis, name), value, rtol=0, atol=1e-14, msg=name)
+    genesis.step(7)
+    for name, value in zip(names, after, strict=True):
+        torch.testing.assert_close(getattr(genesis, name), value, rtol=0, atol=1e-12, msg=name)
+
+
+# -- terrain
+
+
+def test_balls_rest_on_a_height_field() -> None:
+    """A slope up to a plateau; each ball is held by a slide along z, so it rests where it was dropped."""
+    x = np.linspace(-2.0, 2.0, 21)  # 0.2 m apart
+    y = np.linspace(-1.0, 1.0, 11)
+    heights = np.where(y[:, None] < 0.35, np.clip(x, -1, 1)[None] * 0.4 + 0.4, 0.123)  # rows along y, 0 to 0.8 m
+    spec = mujoco.MjSpec()
+    spec.add_hfield(
+        name="ground", nrow=11, ncol=21, size=[2.0, 1.0, 0.8, 0.1], userdata=(heights / 0.8).flatten().tolist()
+    )
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="ground", pos=[0.5, 0.25, -0.3], name="g")
+    spots = [(-1.0, -0.25), (0.55, 0.0), (1.87, 0.1), (0.5, 1.0), (-0.2, -0.5)]
+    for i, (x_ball, y_ball) in enumerate(spots):
+        ball = spec.worldbody.add_body(name=f"ball{i}", pos=[x_ball, y_ball, 0.8])
+        ball.add_joint(type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[0, 0, 1], damping=[5.0, 0.0, 0.0])
+        ball.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.1, 0, 0], mass=1.0)
+    cfg = SimulationCfg(precision=64)
+    apply_options(cfg, spec)
+    contacts = [ContactQuery(sensor="", body="ball1", other="world")]
+    genesis = GenesisEngine(cfg, spec, 2, torch.device("cpu"), contacts)
+    other = MujocoEngine(cfg, spec, 2, torch.device("cpu"))
+    for engine in (genesis, other):
+        engine.step(400)
+    torch.testing.assert_close(genesis.body_pos[:, 1:, 2], other.body_pos[:, 1:, 2], rtol=0, atol=0.01)
+    assert other.body_pos[0, 1:, 2].tolist() == pytest.approx([-0.2, 0.227, 0.6, -0.077, -0.073], abs=0.03)
+    torch.testing.assert_close(genesis.contact_force[:, 0, 2], numbers([9.81, 9.81])[0], rtol=0.1, atol=0)
+    genesis.close()
+
+
+# -- what Genesis is not asked to do
+
+
+def test_collision_rule_is_mujocos() -> None:
+    """All geoms in one place: MuJoCo reports exactly the pairs that may collide."""
+    model = mujoco.MjModel.from_xml_string(
+        """<mujoco><worldbody><geom size=".1"/>
+        <body><geom size=".1"/>
+          <body name="a"><joint/><geom size=".1"/><geom size=".1" contype="2"/>
+            <body><geom size=".1"/><body name="c"><joint/><geom size=".1"/></body></body></body></body>
+        <body name="b"><freejoint/><geom size=".1"/><body><joint/><geom size=".1" contype="0" conaffinity="2"/></body>
+        </body></worldbody>
+        <contact><exclude body1="c" body2="b"/></contact></mujoco>"""
+    )
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    touching = {tuple(sorted(pair)) for pair in data.contact.geom.tolist()}
+    allowed = genesis_mapping.may_collide(model, np.arange(model.ngeom))
+    assert {(i, j) for i, j in np.argwhere(allowed).tolist() if i < j} == touching
+
+
+@pytest.mark.parametrize(
+    ("actuator", "why"),
+    [
+        ('<motor name="m" joint="j" gear="3"/>', "'m': its gear is not 1"),
+        ('<general name="m" joint="j" dyntype="filter"/>', "'m': it has internal dynamics"),
+        ('<motor joint="j"/><motor name="m" joint="j"/>', "'m': its joint has another actuator"),
+        (
+            '<motor name="m" body="b"/>'.replace("motor", "adhesion").replace("/>", ' ctrlrange="0 1"/>'),
+            "drive a joint",
+        ),
+    ],
+)
+def test_actuators_it_cannot_express_are_named(actuator: str, why: str) -> None:
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body name="b"><joint name="j"/><geom size=".1"/></body></worldbody>'
+        f"<actuator>{actuator}</actuator></mujoco>"
+    )
+    with pytest.raises(ModelError, match=why):
+        genesis_mapping.actuator_dofs(model)
