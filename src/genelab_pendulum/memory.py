@@ -6,6 +6,7 @@ seen for the first five steps; the reward for the cart's position is about that 
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,13 +95,10 @@ def env_cfg() -> ManagerBasedRlEnvCfg:
 
 def ppo_cfg(*, recurrent: bool) -> RslRlOnPolicyRunnerCfg:
     """One episode per iteration and environment, so that learning reaches back to the cue."""
-    distribution = RslRlDistributionCfg()
+    critic = RslRlModelCfg(hidden_dims=(128, 128))
     if recurrent:
-        memory = {"hidden_dims": (128,), "rnn_type": "lstm", "rnn_hidden_dim": 128, "rnn_num_layers": 1}
-        actor, critic = RslRlModelCfg(distribution=distribution, **memory), RslRlModelCfg(**memory)
-    else:
-        actor = RslRlModelCfg(hidden_dims=(128, 128), distribution=distribution)
-        critic = RslRlModelCfg(hidden_dims=(128, 128))
+        critic = RslRlModelCfg(hidden_dims=(128,), rnn_type="lstm", rnn_hidden_dim=128, rnn_num_layers=1)
+    actor = dataclasses.replace(critic, distribution=RslRlDistributionCfg())
     return RslRlOnPolicyRunnerCfg(
         experiment_name=f"inverted_pendulum_memory_{'rnn' if recurrent else 'mlp'}",
         num_steps_per_env=100,

@@ -13,7 +13,7 @@ from torch import Tensor
 from genelab.errors import ConfigError
 from genelab.sim import genesis_mapping
 from genelab.sim.cfg import SimulationCfg
-from genelab.sim.engine import ContactQuery, Engine, ModelError, apply_options
+from genelab.sim.engine import ContactQuery, Engine, EngineError, ModelError, apply_options
 from genelab.sim.genesis_engine import GenesisEngine
 from genelab.sim.mujoco_engine import MujocoEngine
 
@@ -54,7 +54,8 @@ WORLD = """
     </body>
     <body name="stone" pos="0 -3 5" quat=".5 .5 -.5 .5">
       <freejoint/>
-      <geom type="ellipsoid" size=".1 .05 .02" pos=".05 .02 .03" euler="20 30 40" mass=".5" contype="0" conaffinity="0"/>
+      <geom type="ellipsoid" size=".1 .05 .02" pos=".05 .02 .03" euler="20 30 40" mass=".5" contype="0"
+        conaffinity="0"/>
     </body>
   </worldbody>
   <actuator>
@@ -124,6 +125,7 @@ def start(engine: Engine) -> None:
     engine.write_qpos(numbers([0.1, 0.5], [0.0, 0.2], [-0.1, 0.3]), [0, 1], None)
     turned = torch.nn.functional.normalize(numbers([0.1, 0.2, 0.3, 0.4], [1, 0, 0, 0], [0, -1, 1, 0]))
     engine.write_qpos(turned, torch.arange(5, 9), None)
+    engine.write_qvel(numbers([0.4, -0.3]), torch.tensor([8, 0]), torch.tensor([0, 2]))
     engine.refresh()
     engine.write_ctrl(numbers([0.2, 0.3, 0.004], [-0.2, 0.1, 0.5], [0.0, 0.4, -0.5]), slice(None))
 
@@ -167,6 +169,11 @@ def test_contact_forces_carry_the_weight(engines: tuple[GenesisEngine, MujocoEng
     upward = genesis.contact_force[:, :, 2]
     torch.testing.assert_close(upward, 9.81 * numbers([2, -1, 1, 3]).expand(3, -1), rtol=0.02, atol=0)
     assert genesis.contact_count[0].tolist() == [5, 1, 1, 4]
+    force, count = genesis.contact_force, genesis.contact_count
+    genesis._cache.clear()
+    genesis._padded = True  # as on a GPU
+    assert torch.equal(genesis.contact_force, force) and torch.equal(genesis.contact_count, count)
+    genesis._padded = False
 
 
 def test_wrench_holds_until_set_again(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
@@ -235,8 +242,13 @@ def test_frictionloss_and_joint_range_act_as_in_mujoco(engines: tuple[GenesisEng
 
 
 def test_unknown_field_names_the_known_ones(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
-    with pytest.raises(ConfigError, match="'body_mass'.*dof_damping"):
+    with pytest.raises(ConfigError, match=r"'body_mass'.*dof_damping"):
         engines[0].get_model_field("body_mas")
+
+
+def test_one_precision_at_a_time(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    with pytest.raises(EngineError, match="one precision"):
+        GenesisEngine(SimulationCfg(precision=32), mujoco.MjSpec.from_string(WORLD), 1, torch.device("cpu"))
 
 
 def test_reset_leaves_others_alone(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
@@ -248,6 +260,7 @@ def test_reset_leaves_others_alone(engines: tuple[GenesisEngine, MujocoEngine]) 
     version = genesis.version
     genesis.reset(torch.tensor([1]))
     genesis.write_qpos(numbers([0.25]), [0], torch.tensor([1]))
+    genesis.reset(torch.tensor([], dtype=torch.int64))
     genesis.refresh()
     assert genesis.version > version
     for name, value in before.items():

@@ -38,7 +38,7 @@ class TaskCommand(Command):
 
 def with_dashes(args: Sequence[str]) -> list[str]:
     """Option names with `-` for `_`; values are left alone."""
-    words = []
+    words: list[str] = []
     for i, word in enumerate(args):
         if word == "--":
             return [*words, *args[i:]]

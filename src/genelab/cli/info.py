@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli.command import TaskCommand, import_modules, task_argument
-from genelab.config import TASKS, Override, apply_overrides, atomic_write_text, iter_fields, to_dict
+from genelab.config import TASKS, Override, apply_overrides, atomic_write_text, iter_fields
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
@@ -35,7 +35,7 @@ def command(
     env_cfg = cfg.play_env if play and cfg.play_env is not None else cfg.env
     root = {"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}
     apply_overrides(root, overrides)
-    paths = [(item.path, item.type, _text(item.value)) for item in iter_fields(root)]
+    paths = [(item.path, item.type, item.text) for item in iter_fields(root)]
     # Widths are the same for one environment as for thousands, and on every engine.
     env_cfg.scene.num_envs, env_cfg.simulation.engine, env_cfg.simulation.gpu = 1, "mujoco", False
     env = make_env(env_cfg)
@@ -66,10 +66,6 @@ def _tables(env: ManagerBasedEnv) -> list[Table]:
 def _json(task: str, tables: Sequence[Table], paths: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
     terms = {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables}
     return {"task": task, **terms, "paths": [{"path": p, "type": t, "default": v} for p, t, v in paths]}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(to_dict(value))
 
 
 def _write(path: Path, text: str) -> None:

@@ -59,6 +59,19 @@ class FieldInfo:
     value: Any
     """What it is now."""
 
+    @property
+    def text(self) -> str:
+        """The value as one would type it."""
+        if isinstance(self.value, str):
+            return self.value
+        if self.value is None or isinstance(self.value, bool):
+            return str(self.value).lower()
+        if isinstance(self.value, Enum):
+            return self.value.name
+        if callable(self.value):
+            return f"{self.value.__module__}:{self.value.__qualname__}"
+        return repr(self.value)
+
 
 class _Explained(ValueError):
     """A value that does not fit, for a reason that the type alone does not tell."""

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg
+from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg, one_thread
 from genelab.errors import ConfigError
 from genelab.managers import (
     CommandManager,
@@ -119,6 +119,10 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
 
     def step(self, action: Tensor | np.ndarray) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor, dict[str, Any]]:
         """One control step: observations, rewards, terminated, truncated, info."""
+        with one_thread(self.device):
+            return self._step(action)
+
+    def _step(self, action: Tensor | np.ndarray) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor, dict[str, Any]]:
         self._extras = {}
         self._advance(torch.as_tensor(action, device=self.device))
         self.episode_length_buf += 1

@@ -66,7 +66,7 @@ class Table:
 
     title: str
     columns: Sequence[str]
-    rows: list[Sequence[str]]
+    rows: Sequence[Sequence[str]]
 
     def __str__(self) -> str:
         from io import StringIO
@@ -92,12 +92,11 @@ class Term:
         self.where = f"{where} term {name!r}"
         self._env = env
         self._params = self._resolve(cfg, env)
-        if inspect.isclass(cfg.func):
-            self._func = cfg.func(cfg, env)
-            self._reset = getattr(self._func, "reset", None)
-        else:
-            self._func = cfg.func
-            self._reset = None
+        self._func: Callable[..., Any] = cfg.func
+        self._reset: Callable[[EnvIds], None] | None = None
+        if isinstance(cfg.func, type):
+            instance: Any = cfg.func(cfg, env)
+            self._func, self._reset = instance, getattr(instance, "reset", None)
 
     def _resolve(self, cfg: TermCfg, env: ManagerBasedEnv) -> dict[str, Any]:
         """Check the parameters against the function and replace names of scene parts by the parts."""

@@ -34,7 +34,7 @@ class ActuatorCfg:
     joint_names: tuple[str, ...]
     """Regular expressions of the joints it drives."""
     effort_limit: PerJoint | None = None
-    """Largest force (N) or torque (N·m); None: unlimited."""
+    """Largest force (N) or torque (N·m); None keeps the joint's `actuatorfrcrange`, without which it is unlimited."""
     armature: PerJoint | None = None
     """Reflected rotor inertia, kg·m²; None keeps the model's."""
     frictionloss: PerJoint | None = None
@@ -56,8 +56,11 @@ class ActuatorCfg:
                 joint.frictionloss = frictions[i]
             actuator = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
             self._set_law(actuator, i, names)
-            if limits:
-                actuator.forcerange = [-limits[i], limits[i]]
+            # The joint's own limit would cut the force unseen, after the actuator has reported it.
+            bounds = [-limits[i], limits[i]] if limits else list(joint.actfrcrange)
+            joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_FALSE
+            if any(bounds):
+                actuator.forcerange = bounds
                 actuator.forcelimited = mujoco.mjtLimited.mjLIMITED_TRUE
 
     def _set_law(self, actuator: mujoco.MjsActuator, i: int, names: list[str]) -> None:
@@ -183,7 +186,8 @@ class ImplicitActuator(Actuator):
         return target[:, self.columns]
 
     def gains(self) -> tuple[Tensor, Tensor]:
-        bias = self.articulation.engine.get_model_field("actuator_biasprm")[:, self.ctrl_ids]
+        engine = self.articulation.engine
+        bias = engine.get_model_field("actuator_biasprm")[:, self.ctrl_ids].to(engine.dtype)
         return -bias[..., 1], -bias[..., 2]
 
     def set_gains(self, stiffness: Tensor, damping: Tensor, env_ids: EnvIds) -> None:

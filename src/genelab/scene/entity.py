@@ -7,8 +7,10 @@ use and kept until the state changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,15 @@ class ArticulationCfg(EntityCfg):
     """Share of the joint range, about its middle, that the soft limits span."""
 
 
+def _name_all(parts: Sequence[Any], what: str) -> None:
+    """Name what the model leaves unnamed, a free joint more often than not: in the world its parts go by name."""
+    taken = {part.name for part in parts}
+    free = (name for i in count(1) if (name := f"{what}{i}") not in taken)
+    for part in parts:
+        if not part.name:
+            part.name = next(free)
+
+
 class Entity:
     """An entity of the scene, in all environments."""
 
@@ -96,6 +107,8 @@ class Entity:
         self.name = name
         self.cfg = cfg
         self.spec = cfg.spec(**cfg.spec_args)
+        _name_all(self.spec.bodies, "body")
+        _name_all(self.spec.joints, "joint")
 
     # -- building
 
@@ -140,7 +153,8 @@ class Entity:
 
     def _set_defaults(self, model: mujoco.MjModel, joints: list[int]) -> None:
         state = self.cfg.init_state
-        self.default_root_pose = self._row([*state.pos, *state.rot])
+        length = math.hypot(*state.rot)  # as in MJCF, a quaternion need not be a unit one
+        self.default_root_pose = self._row([*state.pos, *(part / length for part in state.rot)])
         self.default_root_vel = self._row([*state.lin_vel, *state.ang_vel])
         pos = [float(model.qpos0[model.jnt_qposadr[i]]) for i in joints]
         vel = [0.0] * len(joints)
@@ -322,10 +336,11 @@ class Articulation(Entity):
         for actuator in list(self.spec.actuators):
             if actuator.target in driven:
                 self.spec.delete(actuator)
+        super().attach_to(world)
+        # Into the world's MJCF, not the model's own: its `<default>` would give our actuators its ranges and gears.
         for cfg in self.cfg.actuators.values():
             mine = {names[i]: joints[names[i]] for i in owner if owner[i] is cfg}
-            cfg.add_to_spec(self.spec, mine)
-        super().attach_to(world)
+            cfg.add_to_spec(world, mine)
 
     def initialize(self, engine: Engine, env_origins: Tensor) -> None:
         super().initialize(engine, env_origins)

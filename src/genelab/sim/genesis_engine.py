@@ -11,7 +11,6 @@ written environments are zero until the next step. A model is refused if Genesis
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,10 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genelab.errors import ConfigError, UsageError, did_you_mean
+from genelab.errors import ConfigError, did_you_mean
 from genelab.sim import genesis_mapping as mapping
 from genelab.sim.cfg import SimulationCfg
-from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, ModelError, compile_spec
+from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, compile_spec
 
 _MODEL_FIELDS = (
     "body_mass",
@@ -43,8 +42,6 @@ _READINGS = ("actuator_force", "contact_force", "contact_count")
 _COMPILING = "Genesis compiles its kernels for this model; the first time takes minutes, later starts seconds"
 
 _engines: weakref.WeakSet[GenesisEngine] = weakref.WeakSet()
-_initialized: tuple[int, bool] | None = None
-"""Precision and GPU that Genesis, one per process, was started with."""
 
 
 class GenesisEngine:
@@ -66,7 +63,7 @@ class GenesisEngine:
         self.model = compile_spec(spec)
         mapping.check_expressible(self.model)
         self._actuated = mapping.actuator_dofs(self.model)
-        self._gs = _start_genesis(cfg)
+        self._gs = mapping.start_genesis(cfg, in_use=len(_engines) > 0)
         self.num_envs = num_envs
         self.device = device
         self.dtype = torch.float64 if cfg.precision == 64 else torch.float32
@@ -74,106 +71,33 @@ class GenesisEngine:
         self._cache: dict[str, Tensor] = {}
         if notify:
             notify(_COMPILING)
-        self._build(cfg, spec, env_spacing)
-        self._link_geoms()
-        self._actuate()
-        self._prepare(contacts)
+        self._scene, self._entity, terrain = mapping.build_scene(self._gs, cfg, spec, self.model, num_envs, env_spacing)
         _engines.add(self)
+        self._solver = self._scene.rigid_solver
+        self._first = self.model.nbody - self._entity.n_links  # 1 where Genesis leaves the world body out
+        self._prepare()
+        self._actuate()
+        self._queries = [self._contact_masks(query, terrain is not None) for query in contacts]
         self.reset(None)
         self.refresh()
 
-    # -- building
-
-    def _build(self, cfg: SimulationCfg, spec: mujoco.MjSpec, env_spacing: float) -> None:
-        gs = self._gs
-        solver = cfg.solver
-        condim = int(self.model.geom_condim.max(initial=3))
-        self._scene = gs.Scene(
-            sim_options=gs.options.SimOptions(dt=cfg.dt, substeps=1, gravity=tuple(cfg.gravity)),
-            rigid_options=gs.options.RigidOptions(
-                integrator={"euler": gs.integrator.Euler, "implicitfast": gs.integrator.implicitfast}[
-                    solver.integrator
-                ],
-                iterations=solver.iterations,
-                ls_iterations=solver.ls_iterations,
-                tolerance=solver.tolerance,
-                friction_cone={"pyramidal": gs.friction_cone.pyramidal, "elliptic": gs.friction_cone.elliptic}[
-                    solver.cone
-                ],
-                impratio=solver.impratio,
-                contact_resolution=gs.contact_resolution.convex,
-                contact_pruning_tolerance=None,
-                constraint_timeconst=0.02,
-                enable_torsional_friction=condim >= 4,
-                enable_rolling_friction=condim >= 6,
-                # All pairs here: `_link_geoms` then leaves those MuJoCo allows.
-                enable_self_collision=True,
-                enable_neutral_collision=True,
-                enable_adjacent_collision=True,
-                batch_dofs_info=True,
-                batch_links_info=True,
-            ),
-            profiling_options=gs.options.ProfilingOptions(show_FPS=False),
-            show_viewer=False,
-        )
-        # A compiled model instead of XML: MJCF text keeps six digits. Without the contact exclusions, which Genesis
-        # would express in 32 bits of masks or drop.
-        plain = spec.copy()
-        for exclude in plain.excludes:
-            plain.delete(exclude)
-        morph = gs.morphs.MJCF(
-            file="<mujoco/>",
-            default_armature=None,
-            align=False,
-            convexify=True,
-            decompose_robot_error_threshold=float("inf"),
-            decompose_object_error_threshold=float("inf"),
-        )
-        morph.file = compile_spec(plain)
-        self._entity = self._scene.add_entity(morph, name="world")
-        self._solid, self._ground = mapping.colliding_geoms(self.model)
-        self._terrain = None
-        for geom in self._ground:
-            self._terrain = self._scene.add_entity(
-                gs.morphs.Terrain(**mapping.terrain_morph(self.model, geom)), name="terrain"
-            )
-        try:
-            self._scene.build(n_envs=self.num_envs, env_spacing=(env_spacing, env_spacing))
-        except gs.GenesisException as error:
-            raise EngineError(f"Genesis: {error}") from error
-        self._solver = self._scene.rigid_solver
-        self._check_order()
-
-    def _check_order(self) -> None:
-        """Genesis leaves the world body out where nothing needs it; all else must be as in MuJoCo."""
-        model, entity = self.model, self._entity
-        self._first = model.nbody - entity.n_links
-        names = [model.body(i).name for i in range(self._first, model.nbody)]
-        same = self._first in (0, 1) and entity.n_qs == model.nq and entity.n_dofs == model.nv
-        same = same and all(not name or name == link.name for name, link in zip(names, entity.links, strict=True))
-        dofs = [dof for joint in entity.joints for dof in joint.dofs_idx_local]
-        if not same or dofs != list(range(model.nv)):
-            raise ModelError("Genesis read the model's bodies and joints in another order than MuJoCo")
-
-    def _link_geoms(self) -> None:
-        """Give Genesis MuJoCo's rule for what may touch what, and the ground its own friction."""
-        geoms = list(self._entity.geoms)
-        if len(geoms) != len(self._solid):
-            raise ModelError(f"Genesis made {len(geoms)} collision shapes of the model's {len(self._solid)}")
-        if self._terrain is not None:
-            ground = self._terrain.geoms[0]
-            ground.set_friction(float(self.model.geom_friction[self._ground[0], 0]))
-            solref, solimp = self.model.geom_solref[self._ground[0]], self.model.geom_solimp[self._ground[0]]
-            ground.set_sol_params(np.concatenate((solref, solimp)))
-            geoms.append(ground)
-        self._geoms = np.concatenate((self._solid, self._ground))
-        allowed = mapping.may_collide(self.model, self._geoms)
-        self._friction = self._constant(self.model.geom_friction[self._geoms, 0])
-        pairs = self._solver.collider.collider_info.collision_pair_idx
-        table = pairs.to_numpy()
-        count = len(geoms)
-        table[:count, :count][~allowed] = -1
-        pairs.from_numpy(table)
+    def _prepare(self) -> None:
+        model = self.model
+        self._geoms = np.concatenate(mapping.colliding_geoms(model))  # in Genesis's order
+        self._friction = self._constant(model.geom_friction[self._geoms, 0])
+        self._limited = np.flatnonzero(model.jnt_limited)
+        self._moves = self._constant(mapping.moving_dofs(model))
+        self._qpos0 = self._constant(model.qpos0)
+        self._ctrl = torch.zeros(self.num_envs, model.nu, dtype=self.dtype, device=self.device)
+        self._ctrl_changed = True
+        self._wrench = torch.zeros(self.num_envs, model.nbody, 6, dtype=self.dtype, device=self.device)
+        self._wrench_set = False
+        self._stale = False  # body frames are not of the state
+        self._moved = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)  # placed since the last step
+        self._any_moved = False
+        # On the GPU read all contact slots: asking how many are in use would wait for the device.
+        self._padded = self.device.type != "cpu"
+        self._held: dict[str, Tensor] = {}  # readings that came with a state, until the next step
 
     def _actuate(self) -> None:
         """Every actuator becomes the affine law `gain * ctrl + bias . (1, position, velocity)`, all others none."""
@@ -192,36 +116,13 @@ class GenesisEngine:
                 values = self._constant(getattr(model, field)).expand(*rows, -1)
                 self._set_field(field, values, list(range(model.nu)), None)
 
-    def _prepare(self, contacts: Sequence[ContactQuery]) -> None:
-        model = self.model
-        self._qpos0 = self._constant(model.qpos0)
-        self._moves = self._constant(mapping.moving_dofs(model))
-        self._ctrl = torch.zeros(self.num_envs, model.nu, dtype=self.dtype, device=self.device)
-        self._wrench = torch.zeros(self.num_envs, model.nbody, 6, dtype=self.dtype, device=self.device)
-        self._wrench_set = False
-        self._ctrl_changed = True
-        self._stale = self._rewritten = False
-        self._held: dict[str, Tensor] = {}
-        self._limited = model.jnt_limited.astype(bool) & (model.jnt_type >= 2)
-        self._written = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        self._queries = [
-            (
-                self._links_of(mapping.body_mask(model, query.body, query.subtree)),
-                self._links_of(
-                    np.ones(model.nbody, dtype=bool)
-                    if query.other is None
-                    else mapping.body_mask(model, query.other, query.subtree)
-                ),
-            )
-            for query in contacts
-        ]
-
-    def _links_of(self, bodies: np.ndarray) -> Tensor:
-        """A mask of bodies as a mask of Genesis's links; the ground is part of the world."""
-        mask = bodies[self._first :]
-        if self._terrain is not None:
-            mask = np.append(mask, bodies[0])
-        return torch.as_tensor(mask, device=self.device)
+    def _contact_masks(self, query: ContactQuery, terrain: bool) -> tuple[Tensor, Tensor]:
+        """Which of Genesis's links are the body, and which the other; the ground is part of the world."""
+        every = np.ones(self.model.nbody, dtype=bool)
+        body = mapping.body_mask(self.model, query.body, query.subtree)
+        other = every if query.other is None else mapping.body_mask(self.model, query.other, query.subtree)
+        masks = [np.append(mask[self._first :], mask[:1] if terrain else []).astype(bool) for mask in (body, other)]
+        return torch.as_tensor(masks[0], device=self.device), torch.as_tensor(masks[1], device=self.device)
 
     def _constant(self, array: np.ndarray) -> Tensor:
         return torch.as_tensor(array).to(self.device, self.dtype)
@@ -265,10 +166,10 @@ class GenesisEngine:
         applied = self._held.get("actuator_force")
         if applied is None:
             applied = self._array(self._solver.dyn_state.dofs.qf_applied, self.model.nv)[:, self._actuated]
-        if self._rewritten:
+        if self._any_moved:
             self._apply_ctrl()
             fresh = self._entity.get_dofs_control_force()[:, self._actuated]
-            applied = torch.where(self._written[:, None], fresh, applied)
+            applied = torch.where(self._moved[:, None], fresh, applied)
         return applied
 
     @property
@@ -278,7 +179,7 @@ class GenesisEngine:
     def _acceleration(self) -> Tensor:
         # The constraint solver's, which is MuJoCo's `qacc`; `get_dofs_acc` is after the implicit damping.
         acceleration = self._array(self._solver.constraint_solver.qacc, self.model.nv)
-        return acceleration.masked_fill(self._written[:, None], 0.0)
+        return acceleration.masked_fill(self._moved[:, None], 0.0)
 
     @property
     def body_pos(self) -> Tensor:
@@ -317,12 +218,10 @@ class GenesisEngine:
     def _contacts(self, name: str) -> Tensor:
         if name in self._held:
             held = self._held[name]
-            return torch.where(self._written.view(-1, *[1] * (held.dim() - 1)), 0.0, held)
-        # On the GPU all slots, used or not: asking how many are in use would wait for the device.
-        padded = self.device.type != "cpu"
-        contacts = self._solver.collider.get_contacts(is_padded=padded)
+            return torch.where(self._moved.view(-1, *[1] * (held.dim() - 1)), 0.0, held)
+        contacts = self._solver.collider.get_contacts(is_padded=self._padded)
         first, second = contacts["link_a"].long(), contacts["link_b"].long()  # (N, slots)
-        if padded:
+        if self._padded:
             used = torch.arange(first.shape[1], device=self.device) < contacts["n_contacts"][:, None]
         else:
             used = first >= 0
@@ -376,49 +275,42 @@ class GenesisEngine:
         except self._gs.GenesisException as error:
             raise EngineError(f"Genesis: {error}") from error
         finally:
-            self._stale = self._rewritten = False
-            self._written.zero_()
+            self._stale = self._any_moved = False
+            self._moved.zero_()
             self._held.clear()
             self._changed()
 
     def reset(self, env_ids: EnvIds) -> None:
-        rows = self._rows(env_ids)
-        count = self.num_envs if rows is None else len(rows)
-        if count == 0:
-            return
         every = slice(None) if env_ids is None else env_ids.to(self.device)
-        self._solver.collider.reset(rows, cache_only=False)
-        self._solver.set_qpos(self._qpos0.expand(count, -1), slice(0, self.model.nq), rows, skip_forward=True)
-        zeros = torch.zeros(count, self.model.nv, dtype=self.dtype, device=self.device)
-        self._solver.set_dofs_velocity(zeros, slice(0, self.model.nv), rows, skip_forward=True)
+        self._solver.collider.reset(self._rows(env_ids), cache_only=False)
+        self.write_qpos(self._qpos0, slice(0, self.model.nq), env_ids)
+        self.write_qvel(torch.zeros(self.model.nv), slice(0, self.model.nv), env_ids)
         self._ctrl[every] = 0.0
         self._ctrl_changed = True
         if self._wrench_set:
             self._wrench[every] = 0.0
             self._wrench_set = bool(self._wrench.any())
-        self._mark(env_ids)
+
+    def write_qpos(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        self._write(self._solver.set_qpos, values, cols, env_ids)
+        self._moved[slice(None) if env_ids is None else env_ids.to(self.device)] = True
+        self._any_moved = True
+
+    def write_qvel(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        self._write(self._solver.set_dofs_velocity, values, cols, env_ids)
+
+    def _write(self, setter: Callable[..., None], values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        rows = self._rows(env_ids)
+        count = self.num_envs if rows is None else len(rows)
+        if count > 0:
+            columns = cols if isinstance(cols, slice | Tensor) else _as_slice(cols)
+            values = values.to(self.device, self.dtype).expand(count, values.shape[-1])
+            setter(values, columns, rows, skip_forward=True)
+            self._stale = True
+            self._changed()
 
     def _rows(self, env_ids: EnvIds) -> Tensor | None:
         return None if env_ids is None else env_ids.to(self.device, self._gs.tc_int)
-
-    def _mark(self, env_ids: EnvIds) -> None:
-        self._written[slice(None) if env_ids is None else env_ids.to(self.device)] = True
-        self._stale = self._rewritten = True
-        self._changed()
-
-    def write_qpos(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
-        self._write(self._solver.set_qpos, self.model.nq, values, cols, env_ids)
-
-    def write_qvel(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
-        self._write(self._solver.set_dofs_velocity, self.model.nv, values, cols, env_ids)
-
-    def _write(self, setter: Callable[..., None], width: int, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
-        rows = self._rows(env_ids)
-        if rows is not None and len(rows) == 0:
-            return
-        columns = _as_slice(_as_list(cols, width))
-        setter(values.to(self.device, self.dtype), columns, rows, skip_forward=True)
-        self._mark(env_ids)
 
     def write_ctrl(self, values: Tensor, cols: Ids) -> None:
         self._assign(self._ctrl, values, cols, None)
@@ -431,9 +323,13 @@ class GenesisEngine:
 
     def _assign(self, target: Tensor, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
         """`target[env_ids, cols] = values` with rows and columns chosen independently."""
-        columns = torch.as_tensor(_as_list(cols, target.shape[1]), dtype=torch.int64, device=self.device)
-        rows = slice(None) if env_ids is None else env_ids.to(self.device)[:, None]
-        target[rows, columns] = values.to(self.device, target.dtype)
+        values = values.to(self.device, target.dtype)
+        rows = slice(None) if env_ids is None else env_ids.to(self.device)
+        if isinstance(cols, slice):
+            target[rows, cols] = values
+        else:
+            columns = torch.as_tensor(cols, device=self.device)
+            target[rows if isinstance(rows, slice) else rows[:, None], columns] = values
 
     def refresh(self) -> None:
         if self._stale:
@@ -453,7 +349,8 @@ class GenesisEngine:
         self._assign(current, values, columns, env_ids)
         rows = current if env_ids is None else current[env_ids.to(self.device)]
         self._set_field(field, rows[:, columns], columns, env_ids)
-        self._mark(env_ids)
+        self._stale = True
+        self._changed()
 
     def _set_field(self, field: str, values: Tensor, ids: list[int], env_ids: EnvIds) -> None:
         """Write whole entries of a field, `(rows, len(ids), ...)`."""
@@ -466,13 +363,13 @@ class GenesisEngine:
             else:
                 {"body_mass": solver.set_links_mass, "body_ipos": solver.set_links_COM}[field](values, links, rows)
         elif field == "jnt_range":
-            keep = [i for i, joint in enumerate(ids) if self._limited[joint]]
+            keep = [i for i, joint in enumerate(ids) if joint in self._limited]
             dofs = [int(model.jnt_dofadr[ids[i]]) for i in keep]
             solver.set_dofs_limit(values[:, keep, 0], values[:, keep, 1], dofs, rows)
         elif field == "geom_friction":
             keep = [i for i, geom in enumerate(ids) if geom in self._geoms]
-            geoms = np.searchsorted(self._geoms, [ids[i] for i in keep]).tolist()
-            solver.set_geoms_friction_ratio(values[:, keep, 0] / self._friction[geoms], geoms, rows)
+            geoms = [int(np.flatnonzero(self._geoms == ids[i])[0]) for i in keep]
+            solver.set_geoms_friction_ratio(values[:, keep, 0] / self._friction[geoms].clamp_min(1e-9), geoms, rows)
         elif field == "actuator_gainprm":
             solver.set_dofs_act_gain(values[..., 0], self._actuated[ids].tolist(), rows)
         elif field == "actuator_biasprm":
@@ -498,9 +395,8 @@ class GenesisEngine:
         elif field == "body_inertia":
             values[:, first:] = entity.get_links_inertia().diagonal(dim1=-2, dim2=-1)
         elif field == "jnt_range":
-            joints = np.flatnonzero(self._limited)
-            dofs = self.model.jnt_dofadr[joints]
-            values[:, joints] = torch.stack(entity.get_dofs_limit(), dim=-1)[:, dofs]
+            dofs = self.model.jnt_dofadr[self._limited]
+            values[:, self._limited] = torch.stack(entity.get_dofs_limit(), dim=-1)[:, dofs]
         elif field == "geom_friction":
             ratio = solver.get_geoms_friction_ratio()[:, : len(self._geoms)]
             values[:, self._geoms, 0] = ratio * self._friction
@@ -520,7 +416,7 @@ class GenesisEngine:
         from genesis.utils.misc import data_to_array
 
         arrays = {name: data_to_array(array, to_torch=True, copy=True) for name, array in self._state_arrays()}
-        own = {"ctrl": self._ctrl, "wrench": self._wrench, "written": self._written}
+        own = {"ctrl": self._ctrl, "wrench": self._wrench, "moved": self._moved}
         readings = {name: getattr(self, name) for name in _READINGS}
         return {name: value.detach().to("cpu", copy=True) for name, value in {**arrays, **own, **readings}.items()}
 
@@ -540,8 +436,8 @@ class GenesisEngine:
         self._solver.__setstate__(SolverCheckpoint(arrays=arrays, configs={}, kinds=frozenset({DataKind.STATE})))
         self._ctrl.copy_(state["ctrl"])
         self._wrench.copy_(state["wrench"])
-        self._written.copy_(state["written"])
-        self._ctrl_changed = self._rewritten = True
+        self._moved.copy_(state["moved"])
+        self._ctrl_changed = self._any_moved = True
         self._wrench_set = bool(self._wrench.any())
         self._stale = False
         self._held = {name: state[name].to(self.device) for name in _READINGS}
@@ -553,33 +449,10 @@ class GenesisEngine:
         self._scene.destroy()
 
 
-def _start_genesis(cfg: SimulationCfg) -> Any:
-    """Genesis, set up for this precision and device; there is one per process."""
-    global _initialized
-    hook = sys.excepthook
-    try:
-        import genesis as gs
-    except ImportError as error:
-        raise UsageError("the Genesis engine is not installed: pip install 'genelab[genesis]'") from error
-    finally:
-        sys.excepthook = hook  # Genesis would print its own tracebacks
-    wanted = (cfg.precision, cfg.gpu)
-    if _initialized not in (None, wanted):
-        if len(_engines) > 0:
-            raise EngineError("Genesis runs in one precision and on one device per process: close the other engine")
-        gs.destroy()
-        _initialized = None
-    if _initialized is None:
-        backend = gs.gpu if cfg.gpu else gs.cpu
-        gs.init(backend=backend, precision=str(cfg.precision), logging_level="error", theme="raw")
-        _initialized = wanted
-    return gs
-
-
 def _as_list(cols: Ids, width: int) -> list[int]:
     if isinstance(cols, slice):
         return list(range(width))[cols]
-    return cols.tolist() if isinstance(cols, Tensor) else list(cols)
+    return [int(col) for col in cols]
 
 
 def _as_slice(ids: Sequence[int] | np.ndarray) -> slice | list[int]:

@@ -1,4 +1,4 @@
-"""What a compiled MuJoCo model says, in the terms Genesis is told it in.
+"""What Genesis is told: a compiled MuJoCo model, in its terms.
 
 Genesis reads the compiled model itself, bodies depth first as MuJoCo numbers them, so ids agree. What it reads
 differently, or not at all, is worked out here: actuators, which geoms may touch, and height fields.
@@ -6,16 +6,136 @@ differently, or not at all, is worked out here: actuators, which geoms may touch
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from genelab.sim.engine import ModelError
+from genelab.errors import UsageError
+from genelab.sim.cfg import SimulationCfg
+from genelab.sim.engine import EngineError, ModelError, compile_spec
 
 _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _ONE_DOF = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
 _AFFINE = (int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE))
+_LEAST_TOLERANCE = {32: 1e-5, 64: 0.0}
+"""Below this the constraint solver would spend all its iterations on rounding errors."""
+
+_started: tuple[int, bool] | None = None
+"""Precision and GPU that Genesis, one per process, was started with."""
+
+
+def start_genesis(cfg: SimulationCfg, in_use: bool) -> Any:
+    """The module, set up for this precision and device."""
+    global _started
+    hook = sys.excepthook
+    try:
+        import genesis as gs
+    except ImportError as error:
+        raise UsageError("the Genesis engine is not installed: pip install 'genelab[genesis]'") from error
+    finally:
+        sys.excepthook = hook  # Genesis would print every exception twice
+    wanted = (cfg.precision, cfg.gpu)
+    if _started not in (None, wanted):
+        if in_use:
+            raise EngineError("Genesis runs in one precision and on one device per process: close the other engine")
+        gs.destroy()
+        _started = None
+    if _started is None:
+        backend = gs.gpu if cfg.gpu else gs.cpu
+        gs.init(backend=backend, precision=str(cfg.precision), logging_level="error", theme="raw")
+        _started = wanted
+    return gs
+
+
+# -- scene
+
+
+def build_scene(
+    gs: Any, cfg: SimulationCfg, spec: mujoco.MjSpec, model: mujoco.MjModel, num_envs: int, env_spacing: float
+) -> tuple[Any, Any, Any | None]:
+    """The built scene, the entity that is the whole model, and the entity that is its height field, if any."""
+    condim = int(model.geom_condim.max(initial=3))
+    scene = gs.Scene(
+        sim_options=gs.options.SimOptions(dt=cfg.dt, substeps=1, gravity=tuple(cfg.gravity)),
+        rigid_options=gs.options.RigidOptions(
+            integrator={"euler": gs.integrator.Euler}.get(cfg.solver.integrator, gs.integrator.implicitfast),
+            iterations=cfg.solver.iterations,
+            ls_iterations=cfg.solver.ls_iterations,
+            tolerance=max(cfg.solver.tolerance, _LEAST_TOLERANCE[cfg.precision]),
+            friction_cone=getattr(gs.friction_cone, cfg.solver.cone),
+            impratio=cfg.solver.impratio,
+            contact_resolution=gs.contact_resolution.convex,
+            contact_pruning_tolerance=None,
+            constraint_timeconst=0.02,
+            box_box_detection=True,
+            enable_torsional_friction=condim >= 4,
+            enable_rolling_friction=condim >= 6,
+            # All pairs here; `allow_pairs` leaves those MuJoCo allows.
+            enable_self_collision=True,
+            enable_neutral_collision=True,
+            enable_adjacent_collision=True,
+            batch_dofs_info=True,
+            batch_links_info=True,
+        ),
+        profiling_options=gs.options.ProfilingOptions(show_FPS=False),
+        show_viewer=False,
+    )
+    # Frames, armatures and shapes as they are: by default Genesis moves the frame of a lone free body to its centre of
+    # mass, adds armature to joints without one, and splits meshes.
+    morph = gs.morphs.MJCF(
+        file="<mujoco/>",
+        align=False,
+        default_armature=None,
+        convexify=True,
+        decompose_robot_error_threshold=float("inf"),
+        decompose_object_error_threshold=float("inf"),
+    )
+    # A compiled model, for MJCF text keeps six digits; without the contact exclusions, which `allow_pairs` knows and
+    # Genesis would squeeze into 32 bits of masks.
+    plain = spec.copy()
+    for exclude in plain.excludes:
+        plain.delete(exclude)
+    morph.file = compile_spec(plain)
+    entity = scene.add_entity(morph, name="world")
+    terrain = None
+    for geom in colliding_geoms(model)[1]:
+        terrain = scene.add_entity(gs.morphs.Terrain(**terrain_morph(model, geom)), name="terrain")
+    try:
+        scene.build(n_envs=num_envs, env_spacing=(env_spacing, env_spacing))
+    except gs.GenesisException as error:
+        raise EngineError(f"Genesis: {error}") from error
+    _check_order(model, entity)
+    if terrain is not None:
+        (geom,) = colliding_geoms(model)[1]
+        terrain.geoms[0].set_friction(float(model.geom_friction[geom, 0]))
+        terrain.geoms[0].set_sol_params(np.concatenate((model.geom_solref[geom], model.geom_solimp[geom])))
+    allow_pairs(scene.rigid_solver.collider, model)
+    return scene, entity, terrain
+
+
+def _check_order(model: mujoco.MjModel, entity: Any) -> None:
+    """Genesis leaves the world body out where nothing needs it; all else must be as in MuJoCo."""
+    names = [model.body(i).name for i in range(model.nbody)][-entity.n_links :]
+    same = entity.n_links in (model.nbody, model.nbody - 1)
+    same = same and all(not name or name == link.name for name, link in zip(names, entity.links, strict=True))
+    same = same and [q for joint in entity.joints for q in joint.qs_idx_local] == list(range(model.nq))
+    same = same and [dof for joint in entity.joints for dof in joint.dofs_idx_local] == list(range(model.nv))
+    if not same:
+        raise ModelError("Genesis read the bodies and joints of this model in another order than MuJoCo")
+    solid = len(colliding_geoms(model)[0])
+    if len(entity.geoms) != solid:
+        raise ModelError(f"Genesis made {len(entity.geoms)} collision shapes of this model's {solid}")
+
+
+def allow_pairs(collider: Any, model: mujoco.MjModel) -> None:
+    """Leave Genesis only the pairs of geoms that collide in MuJoCo."""
+    allowed = may_collide(model, np.concatenate(colliding_geoms(model)))
+    pairs = collider.collider_info.collision_pair_idx
+    table = pairs.to_numpy()
+    table[: len(allowed), : len(allowed)][~allowed] = -1
+    pairs.from_numpy(table)
 
 
 def check_expressible(model: mujoco.MjModel) -> None:

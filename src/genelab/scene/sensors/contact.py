@@ -52,7 +52,7 @@ class ContactSensor(Sensor):
         self.body_names = [local[i] for i in chosen]
         kind = mujoco.mjtObj.mjOBJ_XBODY if self.cfg.subtree else mujoco.mjtObj.mjOBJ_BODY
         data = mujoco.mjtConDataField
-        fields = (1 << data.mjCONDATA_FOUND) | (1 << data.mjCONDATA_FORCE)
+        fields = (1 << int(data.mjCONDATA_FOUND)) | (1 << int(data.mjCONDATA_FORCE))
         queries = []
         for i in chosen:
             query = ContactQuery(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,11 +47,13 @@ class FrameSensor(Sensor):
             raise ConfigError(f"sensor {self.name!r}: {self.cfg.body!r} is {len(found)} bodies, expected one")
         self.engine = scene.engine
         self._body = int(entity.body_ids[found[0]])
-        options = {"device": self.engine.device, "dtype": self.engine.dtype}
-        self._offset = torch.tensor(self.cfg.pos, **options)
-        self._rot = torch.tensor(self.cfg.rot, **options)
+        self._offset = self._constant(self.cfg.pos)
+        self._rot = self._constant(self.cfg.rot)
         self._has_offset = any(self.cfg.pos)
         self._has_rot = self.cfg.rot != (1.0, 0.0, 0.0, 0.0)
+
+    def _constant(self, values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, device=self.engine.device, dtype=self.engine.dtype)
 
     def _arm(self) -> Tensor:
         """From the body's origin to the frame's, world frame."""
@@ -107,11 +110,10 @@ class ImuSensor(FrameSensor):
 
     def initialize(self, scene: Scene) -> None:
         super().initialize(scene)
-        options = {"device": self.engine.device, "dtype": self.engine.dtype}
-        gravity = torch.as_tensor(self.engine.model.opt.gravity, **options)
-        self._gravity = gravity
-        self._down = gravity / gravity.norm() if gravity.norm() > 0 else torch.tensor([0.0, 0.0, -1.0], **options)
-        self._lin_vel = torch.zeros(self.engine.num_envs, 3, **options)
+        self._gravity = self._constant(self.engine.model.opt.gravity.tolist())
+        strength = self._gravity.norm()
+        self._down = self._gravity / strength if strength > 0 else self._constant((0.0, 0.0, -1.0))
+        self._lin_vel = self._constant((0.0, 0.0, 0.0)).repeat(self.engine.num_envs, 1)
         self._acc = torch.zeros_like(self._lin_vel)
 
     @property

@@ -1,0 +1,256 @@
+"""The MuJoCo engine: state in and out, parameters, contacts, determinism."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from genelab.errors import ConfigError, UsageError
+from genelab.sim import ContactQuery, Engine, ModelError, SimulationCfg, apply_options, create_engine
+
+CART = """
+<mujoco>
+  <compiler angle="radian"/>
+  <worldbody>
+    <body name="cart">
+      <joint name="slide" type="slide" axis="1 0 0"/>
+      <geom type="box" size=".1 .1 .1" mass="2" contype="0" conaffinity="0"/>
+      <body name="pole" pos="0 0 .1">
+        <joint name="hinge" axis="0 1 0"/>
+        <geom type="capsule" fromto="0 0 0 0 0 1" size=".02" mass=".5" contype="0" conaffinity="0"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><position name="slide" joint="slide" kp="50" kv="5"/></actuator>
+</mujoco>
+"""
+
+BOX = """
+<mujoco>
+  <worldbody>
+    <geom name="ground" type="plane" size="0 0 .1"/>
+    <body name="box" pos="0 0 .1"><freejoint/><geom type="box" size=".1 .1 .1" mass="2"/></body>
+    <body name="other" pos="5 0 .1"><freejoint/><geom type="box" size=".1 .1 .1" mass="1"/></body>
+  </worldbody>
+  <sensor>
+    <contact name="any" body1="box" num="1" data="found force" reduce="netforce"/>
+    <contact name="pair" body1="box" body2="other" num="1" data="found force" reduce="netforce"/>
+  </sensor>
+</mujoco>
+"""
+
+QUERIES = (ContactQuery(sensor="any", body="box"), ContactQuery(sensor="pair", body="box", other="other"))
+
+
+def make(xml: str = CART, num_envs: int = 4, contacts: tuple[ContactQuery, ...] = (), **sim: object) -> Engine:
+    cfg = SimulationCfg(precision=64, **sim)
+    spec = mujoco.MjSpec.from_string(xml)
+    apply_options(cfg, spec)
+    return create_engine(cfg, spec, num_envs, contacts)
+
+
+def test_a_step_is_mujocos_step() -> None:
+    engine = make()
+    data = mujoco.MjData(engine.model)
+    engine.write_qpos(torch.tensor([[0.1, 0.2]] * 4).double(), slice(None), None)
+    data.qpos[:] = engine.qpos[0]
+    for i in range(20):
+        engine.write_ctrl(torch.full((4, 1), 0.01 * i).double(), [0])
+        engine.step(3)
+        data.ctrl[:] = engine.ctrl[0]
+        for _ in range(3):
+            mujoco.mj_step(engine.model, data)
+    np.testing.assert_array_equal(engine.qpos[2].numpy(), data.qpos)
+    np.testing.assert_array_equal(engine.qvel[2].numpy(), data.qvel)
+
+
+def test_body_velocities_are_of_the_end_of_the_step() -> None:
+    engine = make()
+    engine.write_qvel(torch.tensor([[1.0, 2.0]] * 4), slice(None), None)
+    engine.step(5)
+    data = mujoco.MjData(engine.model)
+    data.qpos[:], data.qvel[:] = engine.qpos[0], engine.qvel[0]
+    mujoco.mj_forward(engine.model, data)
+    velocity = np.zeros(6)
+    mujoco.mj_objectVelocity(engine.model, data, mujoco.mjtObj.mjOBJ_XBODY, 2, velocity, 0)
+    np.testing.assert_allclose(engine.body_ang_vel[0, 2], velocity[:3], atol=1e-12)
+    np.testing.assert_allclose(engine.body_lin_vel[0, 2], velocity[3:], atol=1e-12)
+    np.testing.assert_allclose(engine.body_pos[0, 2], data.xpos[2], atol=1e-12)
+
+
+def test_lagged_kinematics_are_one_substep_old_but_joints_are_not() -> None:
+    fresh, lagged = make(), make(fresh_kinematics=False)
+    for engine in (fresh, lagged):
+        engine.write_qvel(torch.ones(4, 2), slice(None), None)
+        engine.step(2)
+    torch.testing.assert_close(lagged.qpos, fresh.qpos, rtol=0, atol=0)
+    before = make()
+    before.write_qvel(torch.ones(4, 2), slice(None), None)
+    before.step(1)
+    torch.testing.assert_close(lagged.body_pos, before.body_pos, rtol=0, atol=0)
+
+
+def test_writing_changes_only_the_chosen_environments_and_columns() -> None:
+    engine = make()
+    engine.write_qpos(torch.tensor([[7.0], [8.0]]), [1], torch.tensor([0, 2]))
+    assert engine.qpos.tolist() == [[0, 7], [0, 0], [0, 8], [0, 0]]
+    engine.refresh()
+    assert engine.body_quat[1, 2].tolist() == [1, 0, 0, 0]
+    assert engine.body_quat[0, 2, 0].item() == pytest.approx(np.cos(3.5))
+
+
+def test_what_was_read_does_not_change_with_the_next_step() -> None:
+    engine = make()
+    engine.write_qvel(torch.ones(4, 2), slice(None), None)
+    before = engine.qpos
+    kept = before.clone()
+    engine.step(1)
+    assert torch.equal(before, kept)
+    assert not torch.equal(engine.qpos, kept)
+
+
+def test_reset_gives_the_initial_state_and_forgets_the_solver() -> None:
+    engine = make(BOX)
+    engine.step(50)
+    engine.reset(torch.tensor([1]))
+    engine.refresh()
+    state = engine.get_state()["state"]
+    untouched = make(BOX)
+    untouched.refresh()
+    assert torch.equal(state[1], untouched.get_state()["state"][1])
+    assert not torch.equal(state[0], state[1])
+
+
+def test_a_wrench_accelerates_until_it_is_taken_away() -> None:
+    engine = make(BOX, gravity=(0.0, 0.0, 0.0))
+    force, torque = torch.tensor([[[4.0, 0.0, 0.0]]]), torch.zeros(1, 1, 3)
+    engine.write_wrench(force, torque, [1], torch.tensor([3]))
+    engine.step(10)
+    assert engine.qvel[3, 0].item() == pytest.approx(4.0 / 2.0 * 0.005 * 10)
+    assert engine.qvel[0, 0].item() == 0.0
+    engine.write_wrench(0 * force, torque, [1], torch.tensor([3]))
+    engine.step(10)
+    assert engine.qvel[3, 0].item() == pytest.approx(0.1)
+
+
+def test_contact_force_is_the_weight_and_filtered_by_the_other_body() -> None:
+    engine = make(BOX, contacts=QUERIES)
+    engine.step(400)
+    torch.testing.assert_close(
+        engine.contact_force[:, 0], torch.tensor([[0, 0, 2 * 9.81]] * 4).double(), rtol=1e-3, atol=1e-3
+    )
+    assert engine.contact_count[:, 0].tolist() == [4.0] * 4
+    assert engine.contact_force[:, 1].abs().max() == 0.0
+
+
+def test_after_a_reset_contacts_are_those_of_the_new_state() -> None:
+    engine = make(BOX, contacts=QUERIES)
+    engine.step(400)
+    engine.write_qpos(torch.tensor([[3.0]]), [2], torch.tensor([0]))
+    engine.refresh()
+    assert engine.contact_force[0].abs().max() == 0.0
+    assert engine.contact_force[1, 0, 2].item() == pytest.approx(2 * 9.81, rel=1e-3)
+
+
+def test_jacobian_is_mujocos() -> None:
+    engine = make()
+    engine.write_qpos(torch.tensor([[0.1, 0.4]] * 4), slice(None), None)
+    engine.refresh()
+    point = engine.body_pos[:, 2] + torch.tensor([0.0, 0.0, 0.3])
+    translation, rotation = engine.jacobian(2, point)
+    torch.testing.assert_close(translation[0, :, 0], torch.tensor([1.0, 0.0, 0.0]).double())
+    torch.testing.assert_close(translation[0, :, 1], torch.tensor([0.3, 0.0, 0.0]).double())
+    torch.testing.assert_close(rotation[0, :, 1], torch.tensor([0.0, 1.0, 0.0]).double())
+
+
+def test_each_environment_has_its_own_mass() -> None:
+    engine = make(BOX, gravity=(0.0, 0.0, 0.0))
+    masses = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
+    engine.set_model_field("body_mass", masses, [1], None)
+    assert engine.get_model_field("body_mass")[:, 1].tolist() == [1, 2, 4, 8]
+    assert engine.get_model_field("body_subtreemass")[:, 1].tolist() == [1, 2, 4, 8]  # constants follow
+    engine.write_wrench(torch.tensor([[[1.0, 0, 0]]] * 4), torch.zeros(4, 1, 3), [1], None)
+    engine.step(1)
+    torch.testing.assert_close(engine.qvel[:, 0], 0.005 / masses[:, 0].double())
+
+
+def test_an_unknown_model_field_names_a_near_one() -> None:
+    with pytest.raises(ConfigError, match=r"'body_mas' is not a field of the model. Did you mean 'body_mass'"):
+        make().set_model_field("body_mas", torch.ones(4, 1), [1], None)
+
+
+def test_going_back_to_a_state_repeats_the_future_bit_for_bit() -> None:
+    engine = make(BOX, contacts=QUERIES)
+    engine.step(7)
+    state = engine.get_state()
+
+    def future() -> list[torch.Tensor]:
+        now = engine.contact_force.clone()
+        engine.step(13)
+        return [now, engine.qpos, engine.qvel, engine.contact_force, engine.body_pos]
+
+    first = future()
+    engine.set_state(state)
+    for a, b in zip(first, future(), strict=True):
+        assert torch.equal(a, b)
+
+
+def _rollout(threads: int, order: torch.Tensor) -> torch.Tensor:
+    engine = make(BOX, num_envs=len(order), threads=threads)
+    generator = torch.Generator().manual_seed(0)
+    heights = torch.rand(len(order), 1, generator=generator)
+    spins = torch.rand(len(order), 3, generator=generator)
+    engine.write_qpos(heights[order], [2], None)
+    engine.write_qvel(spins[order], [3, 4, 5], None)
+    for _ in range(50):
+        engine.step(4)
+    return engine.qpos
+
+
+def test_results_do_not_depend_on_threads() -> None:
+    order = torch.arange(16)
+    assert torch.equal(_rollout(1, order), _rollout(2, order))
+    assert torch.equal(_rollout(1, order), _rollout(5, order))
+
+
+def test_results_do_not_depend_on_the_place_in_the_batch() -> None:
+    order = torch.randperm(16, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(_rollout(2, torch.arange(16))[order], _rollout(2, order))
+
+
+def test_a_diverged_state_stays_visible() -> None:
+    engine = make()
+    engine.write_qvel(torch.tensor([[float("nan"), 0.0]]), slice(None), torch.tensor([2]))
+    engine.step(2)
+    assert engine.qvel[2].isnan().any()
+    assert engine.qvel[[0, 1, 3]].isfinite().all()
+
+
+def test_a_model_that_does_not_compile_is_one_line() -> None:
+    spec = mujoco.MjSpec()
+    spec.worldbody.add_body(name="ghost").add_joint(name="j")
+    with pytest.raises(ModelError, match=r"does not compile: .*mass") as caught:
+        create_engine(SimulationCfg(), spec, 1)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_gpu_without_cuda_says_so() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    with pytest.raises(UsageError, match="--gpu: no CUDA device"):
+        create_engine(SimulationCfg(gpu=True), mujoco.MjSpec.from_string(CART), 1)
+
+
+@pytest.mark.parametrize("bad", [{"dt": 0.0}, {"dt": -1.0}, {"steps": -1}, {"threads": -2}])
+def test_bad_simulation_settings_name_the_field(bad: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=f"env.simulation.{next(iter(bad))}"):
+        SimulationCfg(**bad).validate()
+
+
+def test_auto_is_mujoco_on_the_cpu_and_genesis_on_the_gpu() -> None:
+    assert SimulationCfg().resolved_engine() == "mujoco"
+    assert SimulationCfg(gpu=True).resolved_engine() == "genesis"
+    assert SimulationCfg(gpu=True, engine="mujoco").resolved_engine() == "mujoco"

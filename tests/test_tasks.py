@@ -1,0 +1,162 @@
+"""What must hold for every registered task, and the numbers of the pendulums."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from genelab import TASKS
+from genelab.config import dump_json, load_json, to_dict
+from genelab.envs import ManagerBasedRlEnv, make_env
+from genelab.rl.config import RslRlOnPolicyRunnerCfg, SkrlAgentCfg
+
+ALL = TASKS.ids()
+
+
+def test_the_bundled_tasks_are_there() -> None:
+    assert {
+        "GeneLab-Inverted-Pendulum-v0",
+        "GeneLab-Inverted-Pendulum-Skrl-v0",
+        "GeneLab-Double-Inverted-Pendulum-v0",
+        "GeneLab-Inverted-Pendulum-Memory-Rnn-v0",
+        "GeneLab-Inverted-Pendulum-Memory-Mlp-v0",
+    } <= set(ALL)
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_every_task_builds_steps_and_resets(task: str) -> None:
+    cfg = TASKS.get(task).env
+    cfg.scene.num_envs = 4
+    env = make_env(cfg)
+    observations, _ = env.reset(seed=0)
+    for _ in range(30):
+        observations, *_ = env.step(torch.rand(4, env.action_dim) * 2 - 1)
+    assert all(values.isfinite().all() for values in observations.values())
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_every_config_survives_json(task: str, tmp_path: Path) -> None:
+    cfg = TASKS.get(task)
+    for name in ("env", "play_env", "agent"):
+        value = getattr(cfg, name)
+        dump_json(value, tmp_path / "cfg.json")
+        json.loads((tmp_path / "cfg.json").read_text())  # plain JSON
+        assert load_json(tmp_path / "cfg.json", type(value)) == value
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_training_and_play_have_the_same_schema(task: str) -> None:
+    cfg = TASKS.get(task)
+    cfg.env.scene.num_envs = cfg.play_env.scene.num_envs
+    train, play = make_env(cfg.env), make_env(cfg.play_env)
+    for name, group in train.observation_manager.groups.items():
+        assert group.layout == play.observation_manager.groups[name].layout
+    assert train.action_dim == play.action_dim
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_play_has_no_noise_no_pushes_and_a_viewer(task: str) -> None:
+    play = TASKS.get(task).play_env
+    assert not any(group.enable_noise for group in play.observations.values())
+    assert {event.mode for event in play.events.values()} <= {"reset"}
+    assert play.simulation.vis
+    assert play.scene.num_envs == 1
+
+
+def test_get_returns_a_copy() -> None:
+    first = TASKS.get(ALL[0])
+    first.env.scene.num_envs = 3
+    assert TASKS.get(ALL[0]).env.scene.num_envs != 3
+    assert to_dict(first.play_env) == to_dict(TASKS.get(ALL[0]).play_env)
+
+
+def env_of(task: str) -> ManagerBasedRlEnv:
+    cfg = TASKS.get(task).env
+    cfg.scene.num_envs = 2
+    return ManagerBasedRlEnv(cfg)
+
+
+def test_inverted_pendulum_numbers() -> None:
+    env = env_of("GeneLab-Inverted-Pendulum-v0")
+    assert (env.step_dt, env.max_episode_length) == (pytest.approx(0.01), 1000)
+    assert env.observation_manager.groups["policy"].dim == 8
+    layout = [(term.name, term.dim, term.scale) for term in env.observation_manager.groups["policy"].layout]
+    assert layout == [("joint_pos", 2, 1.0), ("joint_vel", 2, 0.1), ("pole_ang_vel", 3, 0.2), ("last_action", 1, 1.0)]
+    weights = {name: term.weight for name, term in env.reward_manager.cfgs.items()}
+    assert weights == {
+        "alive": 1.0,
+        "upright": 3.0,
+        "pole_position": -0.5,
+        "cart_position": -0.05,
+        "cart_velocity": -0.005,
+        "pole_velocity": -0.01,
+        "action_rate": -0.005,
+    }
+    model = env.scene.engine.model
+    assert model.body("robot/cart").mass.item() == 1.0
+    assert model.body("robot/cart").pos.tolist() == [0, 0, 0.12]
+    assert model.body("robot/pole").mass.item() == pytest.approx(0.1)
+    assert model.geom("robot/pole").size[:2].tolist() == pytest.approx([0.025, 0.4])
+    assert model.joint("robot/cart").range.tolist() == [-3.0, 3.0]
+    assert model.joint("robot/pole").range.tolist() == [-1.2, 1.2]
+    assert model.dof_damping.tolist() == [0.05, 0.002]
+    assert model.actuator("robot/cart").biasprm[:3].tolist() == [0.0, -80.0, -8.0]
+    assert model.actuator_forcelimited.tolist() == [0]
+    agent = TASKS.get("GeneLab-Inverted-Pendulum-v0").agent
+    assert isinstance(agent, RslRlOnPolicyRunnerCfg)
+    assert (agent.seed, agent.num_steps_per_env, agent.max_iterations, agent.save_interval) == (42, 24, 150, 25)
+    assert agent.actor.hidden_dims == agent.critic.hidden_dims == (128, 128)
+
+
+def test_skrl_variant_is_the_same_environment() -> None:
+    skrl, rsl = TASKS.get("GeneLab-Inverted-Pendulum-Skrl-v0"), TASKS.get("GeneLab-Inverted-Pendulum-v0")
+    assert skrl.env == rsl.env
+    assert isinstance(skrl.agent, SkrlAgentCfg)
+    assert (skrl.agent.timesteps, skrl.agent.rollouts) == (4800, 24)
+
+
+def test_double_pendulum_numbers() -> None:
+    env = env_of("GeneLab-Double-Inverted-Pendulum-v0")
+    assert env.max_episode_length == 1200
+    assert env.observation_manager.groups["policy"].dim == 10
+    model = env.scene.engine.model
+    assert model.body("robot/pole2").mass.item() == pytest.approx(0.08)
+    assert model.body("robot/pole2").pos.tolist() == [0, 0, 0.55]
+    assert model.actuator("robot/cart").biasprm[:3].tolist() == [0.0, -100.0, -10.0]
+    env.reset(seed=0)
+    env.robot.write_joint_state(torch.tensor([[0.0, 0.3, 0.5]] * 2), torch.zeros(2, 3), None)
+    env.reward_manager.compute()
+    rate = dict(zip(env.reward_manager.terms, (env.reward_manager.step_reward[:, 0] / 0.01).tolist(), strict=True))
+    assert rate["upright"] == pytest.approx(4.0 * (math.cos(0.3) + math.cos(0.5)) / 2)
+    assert rate["pole_alignment"] == pytest.approx(-0.5 * 0.2**2)
+    assert sum(term.weight for term in env.reward_manager.cfgs.values() if term.weight > 0) * 12.0 == 60.0
+
+
+def test_the_memory_tasks_show_the_target_for_five_steps_only() -> None:
+    cfg = TASKS.get("GeneLab-Inverted-Pendulum-Memory-Rnn-v0").play_env
+    cfg.scene.num_envs = 2
+    env = ManagerBasedRlEnv(cfg)
+    observations, _ = env.reset(seed=0)
+    target = env.commands["target"].clone()
+    assert target.abs().max() <= 0.8
+    seen = [observations["policy"][:, 8:]]
+    for _ in range(7):
+        seen.append(env.step(torch.zeros(2, 1))[0]["policy"][:, 8:])
+    assert all(torch.equal(cue, target) for cue in seen[:5])
+    assert all(cue.abs().max() == 0 for cue in seen[5:])
+    assert env.max_episode_length == 100
+    env.robot.write_joint_state(target + 0.5, torch.zeros(2, 1), None, torch.tensor([0]))
+    env.reward_manager.compute()
+    index = list(env.reward_manager.terms).index("cart_position")
+    torch.testing.assert_close(env.reward_manager.step_reward[index], torch.full((2,), -4.0 * 0.25 * 0.01))
+
+
+def test_the_memory_tasks_differ_only_in_the_network() -> None:
+    rnn, mlp = (TASKS.get(f"GeneLab-Inverted-Pendulum-Memory-{kind}-v0") for kind in ("Rnn", "Mlp"))
+    assert rnn.env == mlp.env
+    assert (rnn.agent.actor.rnn_type, mlp.agent.actor.rnn_type) == ("lstm", None)
+    assert rnn.agent.num_steps_per_env == mlp.agent.num_steps_per_env == 100
