@@ -19,8 +19,6 @@ from genelab.sim.engine import EngineError, ModelError, compile_spec
 _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _ONE_DOF = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
 _AFFINE = (int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE))
-_LEAST_TOLERANCE = {32: 1e-5, 64: 0.0}
-"""Below this the constraint solver would spend all its iterations on rounding errors."""
 
 _started: tuple[int, bool] | None = None
 """Precision and GPU that Genesis, one per process, was started with."""
@@ -63,7 +61,7 @@ def build_scene(
             integrator={"euler": gs.integrator.Euler}.get(cfg.solver.integrator, gs.integrator.implicitfast),
             iterations=cfg.solver.iterations,
             ls_iterations=cfg.solver.ls_iterations,
-            tolerance=max(cfg.solver.tolerance, _LEAST_TOLERANCE[cfg.precision]),
+            tolerance=cfg.solver.tolerance,
             friction_cone=getattr(gs.friction_cone, cfg.solver.cone),
             impratio=cfg.solver.impratio,
             contact_resolution=gs.contact_resolution.convex,
@@ -142,11 +140,16 @@ def check_expressible(model: mujoco.MjModel) -> None:
     """Refuse a model that Genesis would step as something else."""
     hfields = np.flatnonzero(model.geom_type == _HFIELD)
     springs = (model.jnt_stiffness > 0) & (model.qpos_spring[model.jnt_qposadr] != model.qpos0[model.jnt_qposadr])
+    limited_balls = (model.jnt_limited == 1) & (model.jnt_type == int(mujoco.mjtJoint.mjJNT_BALL))
+    solid = np.concatenate(colliding_geoms(model))
+    smooth = model.geom_condim[solid] == 1
     for bad, what in (
         (model.ntendon > 0, "tendons"),
         (model.npair > 0, "explicit contact pairs"),
         (np.any(model.body_gravcomp), "gravity compensation of bodies"),
         (np.any(springs), "a spring that rests away from the joint's reference"),
+        (np.any(limited_balls), "the range of a ball joint"),
+        (np.any(may_collide(model, solid) & smooth & smooth[:, None]), "contacts without friction (condim 1)"),
         (len(hfields) > 1, "more than one height field"),
         (np.any(model.geom_bodyid[hfields]), "a height field on a moving body"),
     ):

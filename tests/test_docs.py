@@ -1,0 +1,50 @@
+"""What the documents show works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from genelab import TASKS
+from genelab.cli.main import run
+
+ROOT = Path(__file__).parents[1]
+
+
+def code_of(document: str, language: str) -> str:
+    """The first block of a language in a document."""
+    match = re.search(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    assert match is not None
+    return match[1]
+
+
+def test_the_task_of_the_guide_plays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_tasks.py").write_text(code_of("docs/write-a-task.md", "python"))
+    monkeypatch.chdir(tmp_path)
+    command = ["play", "My-Slider-v0", "--import", "my_tasks.py", "--agent", "random", "--steps", "260"]
+    assert run(command) == 0
+    assert "1 episodes ended" in capfd.readouterr().out
+
+
+def test_the_readmes_python_runs() -> None:
+    exec(compile(code_of("README.md", "python"), "README.md", "exec"), {})
+
+
+def test_the_readmes_commands_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text()
+    commands = [line.split("#")[0].split()[1:] for line in text.splitlines() if line.startswith("genelab ")]
+    assert len(commands) > 5
+    for command in commands:
+        if "genesis" not in command:
+            assert run(command) == 0
+
+
+def test_the_readme_lists_every_task_and_no_other() -> None:
+    listed = set(re.findall(r"^\| `([^`]+-v\d+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE))
+    bundled = {entry.id for entry in TASKS.entries() if entry.package.startswith("genelab_")}
+    assert listed == bundled
