@@ -143,7 +143,9 @@ def test_the_joints_own_force_range_counts_only_without_an_effort_limit(
 
 def dc_motor(effort_limit: float | None = None) -> DcMotorActuatorCfg:
     """10 N at rest, nothing at 20 m/s."""
-    return DcMotorActuatorCfg(joint_names=("x",), saturation_effort=10.0, velocity_limit=20.0, effort_limit=effort_limit)
+    return DcMotorActuatorCfg(
+        joint_names=("x",), saturation_effort=10.0, velocity_limit=20.0, effort_limit=effort_limit
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,12 +211,12 @@ def test_defaults_of_the_model_are_not_for_our_actuators(make_slider: Callable, 
 
 
 def test_two_actuators_on_one_joint_are_an_error(make_slider: Callable) -> None:
-    with pytest.raises(ConfigError, match="^robot: two actuators drive the joint 'x'$"):
+    with pytest.raises(ConfigError, match=r"^robot: two actuators drive the joint 'x'$"):
         make_slider(IdealPdActuatorCfg(joint_names=("x",)), IdealPdActuatorCfg(joint_names=(".*",)))
 
 
 def test_an_actuator_for_a_joint_that_is_not_there_is_an_error(make_slider: Callable) -> None:
-    with pytest.raises(ConfigError, match="^robot actuator: nothing is called 'z'"):
+    with pytest.raises(ConfigError, match=r"^robot actuator: nothing is called 'z'"):
         make_slider(IdealPdActuatorCfg(joint_names=("z",)))
 
 

@@ -47,6 +47,12 @@ FLOATER = """
   </worldbody>
 </mujoco>
 """
+READINGS = (
+    *("joint_pos", "joint_vel", "joint_acc", "joint_effort"),
+    *("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w"),
+    *("root_pos_w", "root_quat_w", "root_lin_vel_w", "root_ang_vel_w", "root_lin_vel_b", "root_ang_vel_b"),
+    *("projected_gravity_b", "heading_w"),
+)
 CART = """
 <mujoco>
   <worldbody>
@@ -91,7 +97,11 @@ def test_a_body_with_an_unnamed_free_joint_is_free(make_scene: Callable[..., Sce
 def test_unnamed_parts_get_names_that_are_not_taken(make_scene: Callable[..., Scene]) -> None:
     xml = """
     <mujoco><worldbody>
-      <body><joint/><geom size=".1"/><body name="body1"><joint name="joint2"/><joint axis="1 0 0"/><geom size=".1"/></body></body>
+      <body>
+        <joint/>
+        <geom size=".1"/>
+        <body name="body1"><joint name="joint2"/><joint axis="1 0 0"/><geom size=".1"/></body>
+      </body>
     </worldbody></mujoco>
     """
     entity = make_scene({"thing": RigidObjectCfg(spec=mjcf_text, spec_args={"xml": xml})})["thing"]
@@ -107,7 +117,9 @@ def test_a_fixed_root_stands_at_its_initial_pose(make_scene: Callable[..., Scene
     assert entity.body_pos_w[3, 1].tolist() == pytest.approx([1.0, 2.5, 1.0])  # the cart, half a metre along y
     assert entity.root_lin_vel_w[3].tolist() == entity.root_ang_vel_b[3].tolist() == [0.0, 0.0, 0.0]
     for write in (entity.write_root_pose, entity.write_root_velocity):
-        with pytest.raises(ConfigError, match="^'cart' is fixed to the world: its root (pose|velocity) cannot be set$"):
+        with pytest.raises(
+            ConfigError, match=r"^'cart' is fixed to the world: its root (pose|velocity) cannot be set$"
+        ):
             write(torch.zeros(4, 7), None)
 
 
@@ -181,7 +193,8 @@ def test_root_velocity_is_written_in_the_world_and_read_in_both_frames(make_scen
 def test_gravity_and_heading_in_the_roots_frame(make_scene: Callable[..., Scene]) -> None:
     entity = make_scene({"robot": floater()})["robot"]
     poses = torch.zeros(4, 7, dtype=torch.float64)
-    poses[:, 3:] = torch.tensor([(1.0, 0.0, 0.0, 0.0), YAW_90, ROLL_90, (HALF, 0.0, HALF, 0.0)])
+    turns = [(1.0, 0.0, 0.0, 0.0), YAW_90, ROLL_90, (HALF, 0.0, HALF, 0.0)]
+    poses[:, 3:] = torch.tensor(turns, dtype=torch.float64)
     entity.write_root_pose(poses, None)
     down = entity.projected_gravity_b
     assert down[0].tolist() == pytest.approx([0.0, 0.0, -1.0])
@@ -208,16 +221,12 @@ def test_what_was_read_stays_as_it_was(make_scene: Callable[..., Scene], precisi
     robot = scene.articulation("robot")
     robot.joint_effort_target[:, 0] = 1.0
     scene.step(2)
-    names = (
-        "joint_pos joint_vel joint_acc joint_effort body_pos_w body_quat_w body_lin_vel_w body_ang_vel_w root_pos_w "
-        "root_quat_w root_lin_vel_w root_ang_vel_w root_lin_vel_b root_ang_vel_b projected_gravity_b heading_w"
-    ).split()
-    kept = {name: getattr(robot, name) for name in names}
+    kept = {name: getattr(robot, name) for name in READINGS}
     copies = {name: value.clone() for name, value in kept.items()}
     robot.joint_effort_target[:, 0] = -1.0
     scene.step(5)
     robot.write_root_pose(robot.default_root_pose.repeat(4, 1), None)
-    for name in names:
+    for name in READINGS:
         assert torch.equal(kept[name], copies[name]), name
         assert not torch.equal(getattr(robot, name), copies[name]), name
 
@@ -239,9 +248,9 @@ def test_names_that_are_not_there(make_scene: Callable[..., Scene]) -> None:
     assert entity.find_bodies(("hand", "base")) == [0, 2]
     with pytest.raises(ConfigError, match=r"^robot joint: nothing is called 'writs'\. Did you mean 'wrist'\?$"):
         entity.find_joints("writs")
-    with pytest.raises(ConfigError, match="^robot body: nothing is called 'wrist'"):
+    with pytest.raises(ConfigError, match=r"^robot body: nothing is called 'wrist'"):
         entity.find_bodies("wrist")
-    with pytest.raises(ConfigError, match="^robot joint: nothing is called 'elbow'"):
+    with pytest.raises(ConfigError, match=r"^robot joint: nothing is called 'elbow'"):
         make_scene({"robot": floater(joint_pos={"elbow": 1.0})})
 
 
@@ -251,7 +260,7 @@ def test_models_that_are_none(make_scene: Callable[..., Scene], tmp_path: Path) 
     with pytest.raises(ModelError, match=r"^the MJCF text is not a valid model: .*bodi") as error:
         mjcf_text("<mujoco><worldbody><bodi/></worldbody></mujoco>")
     assert "\n" not in str(error.value)
-    with pytest.raises(ModelError, match="^the model of 'robot' has no body$"):
+    with pytest.raises(ModelError, match=r"^the model of 'robot' has no body$"):
         make_scene({"robot": RigidObjectCfg(spec=mjcf_text, spec_args={"xml": "<mujoco/>"})})
 
 

@@ -51,5 +51,5 @@ def test_numbers_by_pattern_and_the_later_pattern_wins() -> None:
 
 
 def test_a_name_without_a_number_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="^gain: no value for knee_left, knee_right$"):
+    with pytest.raises(ConfigError, match=r"^gain: no value for knee_left, knee_right$"):
         resolve_values({"hip_.*": 1.0}, LEGS, "gain")

@@ -88,7 +88,7 @@ def test_heights_must_be_a_grid() -> None:
 def test_balls_come_to_rest_on_the_height_that_is_looked_up(make_scene: Callable[..., Scene]) -> None:
     ball = RigidObjectCfg(spec=mjcf_text, spec_args={"xml": BALL})
     scene = make_scene({"ball": ball}, terrain=HeightFieldCfg(heights=steps), dt=0.002)
-    # No two of these have the same height, nor would they on a field that is transposed or mirrored.
+    # On a field that is transposed or mirrored, at least two of them would rest elsewhere.
     spots = torch.tensor([(-1.1, -0.4), (-1.2, 0.6), (0.6, -0.8), (1.3, 0.3)], dtype=torch.float64)
     heights = [-0.3, 0.1, 0.25, 0.6]
     assert scene.terrain is not None
@@ -98,7 +98,7 @@ def test_balls_come_to_rest_on_the_height_that_is_looked_up(make_scene: Callable
     scene["ball"].write_root_pose(pose, None)
     scene.step(1500)
     assert scene["ball"].root_pos_w[:, 2].tolist() == pytest.approx([h + RADIUS for h in heights], abs=1e-3)
-    assert scene["ball"].root_lin_vel_w.abs().max() < 1e-3
+    assert scene["ball"].root_lin_vel_w[:, 2].abs().max() < 1e-3
 
 
 def test_a_field_without_relief_carries_too(make_scene: Callable[..., Scene]) -> None:

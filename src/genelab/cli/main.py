@@ -17,6 +17,7 @@ _VERBS = {
     "list": "List the registered tasks.",
     "info": "Show what a task is made of.",
     "play": "Run a task and look at it.",
+    "train": "Train a task.",
 }
 
 
@@ -73,6 +74,8 @@ def run(args: list[str]) -> int:
         return _fail(error.format_message(), 2)
     except GenelabError as error:
         return _fail(str(error), error.exit_code)
+    except click.exceptions.Exit as error:
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
     except BrokenPipeError:

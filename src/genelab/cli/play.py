@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
+from genelab.cli.profiling import profile_from, profile_options
 from genelab.config import Override
 
 if TYPE_CHECKING:
@@ -34,12 +35,7 @@ if TYPE_CHECKING:
 @click.option("--max-steps", type=click.IntRange(min=0), help="Stop after this many control steps, viewer or not.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of all random numbers.")
 @simulation_options
-@click.option("--prof", is_flag=True, help="Trace the run with torch.profiler.")
-@click.option("--prof-out", metavar="DIR", type=click.Path(path_type=Path), help="Where traces go [logs/prof].")
-@click.option("--prof-wait", type=click.IntRange(min=0), help="Steps before a trace [5].")
-@click.option("--prof-warmup", type=click.IntRange(min=0), help="Steps traced and thrown away [5].")
-@click.option("--prof-active", type=click.IntRange(min=1), help="Steps in a trace [20].")
-@click.option("--prof-repeat", type=click.IntRange(min=1), help="Number of traces [1].")
+@profile_options
 def command(
     task: str,
     imports: Sequence[str],
@@ -48,16 +44,14 @@ def command(
     checkpoint: Path | None,
     num_envs: int | None,
     max_steps: int | None,
-    prof: bool,
     **options: Any,
 ) -> None:
     """Run TASK with zero or random actions or a trained policy."""
     changes = [*shortcut_overrides(options), *overrides]
     import_modules(imports)
-    from genelab.rl import ProfileCfg, play_task
+    from genelab.rl import play_task
 
-    tracing = {key.removeprefix("prof_"): value for key, value in options.items() if key.startswith("prof_")}
-    profile = ProfileCfg(**{key: value for key, value in tracing.items() if value is not None})
+    profile = profile_from(options)
     with _progress() as on_step:
         result = play_task(
             task,
@@ -65,13 +59,13 @@ def command(
             checkpoint=checkpoint,
             num_envs=num_envs,
             max_steps=max_steps,
-            profile=profile if prof or any(value is not None for value in tracing.values()) else None,
+            profile=profile,
             overrides=changes,
             notify=say,
             on_step=on_step,
         )
     _print(task, result)
-    if prof:
+    if profile is not None:
         click.echo(f"traces in {profile.out}")
 
 

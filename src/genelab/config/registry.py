@@ -189,7 +189,8 @@ def _import_file(path: Path) -> ModuleType:
             return known
         raise ImportError(f"another module is called {path.stem!r}; rename the file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None  # it ends in .py
+    assert spec is not None  # it ends in .py
+    assert spec.loader is not None
     _make_importable(path.parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module

@@ -76,7 +76,7 @@ class Table:
 
         table = RichTable(title=self.title, title_justify="left")
         for column in self.columns:
-            table.add_column(column)
+            table.add_column(column, overflow="fold")
         for row in self.rows:
             table.add_row(*row)
         text = StringIO()

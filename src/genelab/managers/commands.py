@@ -52,7 +52,7 @@ class CommandTerm:
     def advance(self, dt: float) -> None:
         """Let time pass."""
         self.time_left -= dt
-        due = (self.time_left <= 0).nonzero().flatten()
+        due = (self.time_left < 0.01 * dt).nonzero().flatten()  # less is rounding, and no reason to wait a step
         if len(due):
             self._draw(due)
         self.update()

@@ -64,7 +64,7 @@ class EventManager(Manager):
         """Let time pass and run the interval events that are due."""
         for name, timer in self._time_left.items():
             timer -= dt
-            due = (timer <= 0).nonzero().flatten()
+            due = (timer < 0.01 * dt).nonzero().flatten()  # less is rounding, and no reason to wait a step
             if len(due):
                 self.terms[name](due)
                 self._draw_times(name, due)

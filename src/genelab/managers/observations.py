@@ -89,7 +89,7 @@ class ObservationGroup:
     def _checked(self, term: Term, value: Any) -> Tensor:
         if not isinstance(value, Tensor) or value.dim() != 2 or value.shape[0] != self.env.num_envs:
             raise ConfigError(f"{term.where} must return shape ({self.env.num_envs}, d), got {_shape(value)}")
-        return value
+        return value.to(self.env.dtype)  # contacts are booleans, model parameters are doubles
 
     def _lay_out(self, dims: Mapping[str, int]) -> list[TermLayout]:
         layout, start = [], 0
@@ -103,12 +103,12 @@ class ObservationGroup:
 
     def _set_transforms(self) -> None:
         """Noise, clip and scale of every column; None where no term has any."""
-        low, high = torch.full((self.frame_dim,), -torch.inf), torch.full((self.frame_dim,), torch.inf)
-        scale = torch.ones(self.frame_dim)
-        noise_low, noise_span, noise_std = (torch.zeros(self.frame_dim) for _ in range(3))
+        zeros = torch.zeros(self.frame_dim, dtype=torch.float64)
+        low, high, scale = zeros - torch.inf, zeros + torch.inf, zeros + 1.0
+        noise_low, noise_span, noise_std = (zeros.clone() for _ in range(3))
         for term in self.layout:
             columns, cfg = slice(term.start, term.start + term.dim), self.cfgs[term.name]
-            scale[columns] = torch.tensor(cfg.scale)
+            scale[columns] = torch.tensor(cfg.scale, dtype=torch.float64)
             if cfg.clip is not None:
                 low[columns], high[columns] = cfg.clip
             if isinstance(cfg.noise, UniformNoiseCfg):

@@ -46,6 +46,7 @@ class RewardManager(Manager):
         if weights != self._weights:  # a curriculum may change them
             self._set_weights(weights)
         if not self._active:
+            self.step_reward = torch.zeros_like(self.step_reward)
             return torch.zeros(self.env.num_envs, device=self.env.device, dtype=self.env.dtype)
         values = torch.stack([term.vector() for _, term in self._active])
         weighted = values * self._factors

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from genelab.errors import ConfigError
 from genelab.managers.base import Manager, Table, TermCfg, _name
 from genelab.sim import EnvIds
 
@@ -40,15 +41,16 @@ class TerminationManager(Manager):
 
     def compute(self) -> Tensor:
         """Which episodes end with this step, `(N,)`."""
-        ends: dict[bool, Tensor] = {}
         values = []
+        # New tensors: what a term returns may be its own memory, which the coming reset wipes.
+        self.terminated, self.truncated = torch.zeros_like(self.terminated), torch.zeros_like(self.truncated)
         for name, term in self.terms.items():
             value = term.vector()
+            if value.dtype != torch.bool:
+                raise ConfigError(f"{term.where} must return booleans, got {value.dtype}")
             values.append(value)
-            kind = self.cfgs[name].time_out
-            ends[kind] = ends[kind] | value if kind in ends else value
-        none = torch.zeros_like(self.terminated)
-        self.terminated, self.truncated = ends.get(False, none), ends.get(True, none)
+            ends = self.truncated if self.cfgs[name].time_out else self.terminated
+            ends |= value
         if values:
             self.values = torch.stack(values)
         return self.terminated | self.truncated

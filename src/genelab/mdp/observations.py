@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from genelab.errors import ConfigError
 from genelab.managers import ROBOT, Selection
 from genelab.scene import FrameSensor
 
@@ -31,7 +32,8 @@ def last_action(env: ManagerBasedEnv) -> Tensor:
 def frame_ang_vel(env: ManagerBasedEnv, sensor: str) -> Tensor:
     """Angular velocity of a frame in itself, as a gyroscope has it."""
     frame = env.scene.sensor(sensor)
-    assert isinstance(frame, FrameSensor)
+    if not isinstance(frame, FrameSensor):
+        raise ConfigError(f"the sensor {sensor!r} is not a frame: it has no angular velocity")
     return frame.ang_vel_b
 
 

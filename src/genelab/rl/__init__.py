@@ -9,16 +9,32 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from genelab.rl.monitor import Progress
     from genelab.rl.play import PlayResult, play_task
     from genelab.rl.profiling import ProfileCfg
+    from genelab.rl.train import EvalOptions, TrainResult, resume_task, train_task
 
 _HOME = {
+    "EvalOptions": "genelab.rl.train",
     "PlayResult": "genelab.rl.play",
     "ProfileCfg": "genelab.rl.profiling",
+    "Progress": "genelab.rl.monitor",
+    "TrainResult": "genelab.rl.train",
     "play_task": "genelab.rl.play",
+    "resume_task": "genelab.rl.train",
+    "train_task": "genelab.rl.train",
 }
 
-__all__ = ["PlayResult", "ProfileCfg", "play_task"]
+__all__ = [
+    "EvalOptions",
+    "PlayResult",
+    "ProfileCfg",
+    "Progress",
+    "TrainResult",
+    "play_task",
+    "resume_task",
+    "train_task",
+]
 
 
 def __getattr__(name: str) -> Any:

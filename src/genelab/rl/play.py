@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from genelab.config import TASKS, Override, apply_overrides
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
 from genelab.errors import UsageError
-from genelab.rl.policies import Policy, random_policy, zero_policy
+from genelab.rl.backends import InferenceSetup, select_backend
+from genelab.rl.policies import random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, profiler
 
 Agent = Literal["zero", "random", "trained"]
@@ -70,17 +72,23 @@ def play_task(
         agent, checkpoint, profile = None, None, None
     apply_overrides({"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}, overrides)
     agent = agent or ("trained" if checkpoint is not None else "zero")
-    if agent == "trained":
-        raise UsageError("this version plays zero and random actions; it cannot load a trained policy yet")
+    if agent == "trained" and checkpoint is None:
+        raise UsageError("--agent trained needs a policy: pass --checkpoint FILE")
     asked = any(override.path == "env.simulation.vis" for override in overrides)
     _announce_viewer(env_cfg.simulation.vis and (asked or not isinstance(env_cfg, ManagerBasedRlEnvCfg)), notify)
     total = env_cfg.simulation.steps if max_steps is None else max_steps
     env = make_env(env_cfg, notify=notify)
     try:
-        policy = random_policy(env) if agent == "random" else zero_policy(env)
-        return _play(env, policy, total, profile, on_step)
+        return _play(env, _setup(env, agent, cfg.agent, checkpoint), total, profile, on_step)
     finally:
         env.close()
+
+
+def _setup(env: ManagerBasedEnv, agent: Agent, agent_cfg: Any, checkpoint: Path | None) -> InferenceSetup:
+    """Who acts."""
+    if checkpoint is not None and isinstance(env, ManagerBasedRlEnv):
+        return select_backend(agent_cfg).load(env, agent_cfg, checkpoint)
+    return InferenceSetup(policy=random_policy(env) if agent == "random" else zero_policy(env))
 
 
 def _announce_viewer(wanted: bool, notify: Callable[[str], None]) -> None:
@@ -95,7 +103,7 @@ def _announce_viewer(wanted: bool, notify: Callable[[str], None]) -> None:
 
 def _play(
     env: ManagerBasedEnv,
-    policy: Policy,
+    setup: InferenceSetup,
     total: int,
     profile: ProfileCfg | None,
     on_step: Callable[[int, int], None],
@@ -103,12 +111,15 @@ def _play(
     episodes = _Episodes(env)
     with torch.inference_mode(), profiler(profile) as trace:
         observations, _ = env.reset(seed=env.seed)
+        setup.reset(None)
         start = time.perf_counter()
         for step in itertools.islice(itertools.count(), total):
             playback = env.cfg.playback
-            action = policy(observations) if playback is None else playback(env, step)
+            action = setup.policy(observations) if playback is None else playback(env, step)
             observations, *outcome = env.step(action)
-            episodes.add(outcome)
+            ended = episodes.add(outcome)
+            if ended is not None:
+                setup.reset(ended)
             trace.step()
             on_step(step + 1, total)
         seconds = time.perf_counter() - start
@@ -131,10 +142,10 @@ class _Episodes:
         self._length = torch.zeros_like(self._return)
         self._ended = torch.zeros(3, device=env.device, dtype=torch.float64)  # number, returns, lengths
 
-    def add(self, outcome: Sequence[Any]) -> None:
-        """Take reward, terminated and truncated of a step."""
+    def add(self, outcome: Sequence[Any]) -> Tensor | None:
+        """Take reward, terminated and truncated of a step; returns which episodes ended, if there are episodes."""
         if not self._counts:
-            return
+            return None
         reward, terminated, truncated, _ = outcome
         done = terminated | truncated
         self._return += reward
@@ -143,6 +154,7 @@ class _Episodes:
         self._ended += torch.stack((ended.sum(), (self._return * ended).sum(), (self._length * ended).sum()))
         self._return *= 1 - ended
         self._length *= 1 - ended
+        return done
 
     def summary(self) -> dict[str, Any]:
         """Number of episodes and their means."""

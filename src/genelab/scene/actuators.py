@@ -56,12 +56,12 @@ class ActuatorCfg:
                 joint.frictionloss = frictions[i]
             actuator = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
             self._set_law(actuator, i, names)
-            # The joint's own limit would cut the force unseen, after the actuator has reported it.
-            bounds = [-limits[i], limits[i]] if limits else list(joint.actfrcrange)
-            joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_FALSE
-            if any(bounds):
+            bounds = [-limits[i], limits[i]] if limits else _own_limit(joint)
+            if bounds:
                 actuator.forcerange = bounds
                 actuator.forcelimited = mujoco.mjtLimited.mjLIMITED_TRUE
+            # The joint's own limit would cut the force after the actuator has reported it.
+            joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_FALSE
 
     def _set_law(self, actuator: mujoco.MjsActuator, i: int, names: list[str]) -> None:
         """Gains of the i-th joint."""
@@ -250,6 +250,12 @@ class DcMotorActuator(IdealPdActuator):
         # Above the no-load speed the line crosses zero: the motor can only brake, never beyond its limit.
         highest, lowest = torch.maximum(highest, -self.limit), torch.minimum(lowest, self.limit)
         return torch.clamp(super().compute(), lowest, highest)
+
+
+def _own_limit(joint: mujoco.MjsJoint) -> list[float]:
+    """The limit that the model has on the joint's actuator force, if any."""
+    limited = joint.actfrclimited != mujoco.mjtLimited.mjLIMITED_FALSE and any(joint.actfrcrange)
+    return list(joint.actfrcrange) if limited else []
 
 
 def actuated_joints(cfgs: Sequence[ActuatorCfg], joint_names: Sequence[str], entity: str) -> dict[int, ActuatorCfg]:

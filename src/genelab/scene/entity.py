@@ -7,10 +7,10 @@ use and kept until the state changes.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +94,10 @@ class ArticulationCfg(EntityCfg):
 def _name_all(parts: Sequence[Any], what: str) -> None:
     """Name what the model leaves unnamed, a free joint more often than not: in the world its parts go by name."""
     taken = {part.name for part in parts}
-    free = (name for i in count(1) if (name := f"{what}{i}") not in taken)
+    unused = (name for i in itertools.count(1) if (name := f"{what}{i}") not in taken)
     for part in parts:
         if not part.name:
-            part.name = next(free)
+            part.name = next(unused)
 
 
 class Entity:

@@ -16,7 +16,10 @@ def match_names(patterns: str | Sequence[str], names: Sequence[str], what: str) 
     patterns = (patterns,) if isinstance(patterns, str) else patterns
     chosen: set[int] = set()
     for pattern in patterns:
-        hits = [i for i, name in enumerate(names) if re.fullmatch(pattern, name)]
+        try:
+            hits = [i for i, name in enumerate(names) if re.fullmatch(pattern, name)]
+        except re.error as error:
+            raise ConfigError(f"{what}: {pattern!r} is not a regular expression: {error}") from error
         if not hits:
             hint = did_you_mean(pattern, names) or f" There are: {', '.join(names)}."
             raise ConfigError(f"{what}: nothing is called {pattern!r}.{hint}")

@@ -64,8 +64,9 @@ class ContactSensor(Sensor):
             sensor = world.add_sensor(
                 name=query.sensor, type=mujoco.mjtSensor.mjSENS_CONTACT, objtype=kind, objname=query.body
             )
-            if query.other is not None:
-                sensor.reftype, sensor.refname = kind, query.other
+            if query.other is not None:  # the world's subtree would be everything, not the ground
+                sensor.reftype = mujoco.mjtObj.mjOBJ_BODY if query.other == "world" else kind
+                sensor.refname = query.other
             sensor.intprm[:3] = [fields, _NET_FORCE, 1]
             queries.append(query)
         self._first = scene.num_contacts

@@ -48,7 +48,8 @@ class FrameSensor(Sensor):
         self.engine = scene.engine
         self._body = int(entity.body_ids[found[0]])
         self._offset = self._constant(self.cfg.pos)
-        self._rot = self._constant(self.cfg.rot)
+        rot = self._constant(self.cfg.rot)
+        self._rot = rot / rot.norm()  # as in MJCF, a quaternion need not be a unit one
         self._has_offset = any(self.cfg.pos)
         self._has_rot = self.cfg.rot != (1.0, 0.0, 0.0, 0.0)
 

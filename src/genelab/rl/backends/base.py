@@ -1,0 +1,136 @@
+"""What an RL library has to offer to be a backend.
+
+A backend owns the algorithm; everything around it (the environment, the run directory, logs, checkpoints, evaluation,
+interruption) is the lab's and the same for all. To add a library, subclass `BackendConfig` and `Backend` and call
+`register_backend`; neither the dispatcher nor the command line changes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from torch import Tensor
+
+from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import UsageError
+from genelab.rl.config import BackendConfig
+
+if TYPE_CHECKING:
+    from genelab.rl.monitor import TrainMonitor
+
+Observations = dict[str, Tensor]
+
+
+@dataclass(kw_only=True)
+class InferenceSetup:
+    """A policy ready to act: what play, eval and export use, whatever library made it."""
+
+    policy: Callable[[Observations], Tensor]
+    """From observations by group to actions `(num_envs, action_dim)`."""
+    reset: Callable[[Tensor | None], None] = lambda dones: None
+    """Forget the recurrent state of the environments that ended, a boolean `(num_envs,)`; None: of all."""
+
+
+class Learner(ABC):
+    """The live learner during training, as the monitor sees it."""
+
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Write a checkpoint that `Backend.load` reads."""
+
+    @abstractmethod
+    def inference(self) -> InferenceSetup:
+        """The policy as it is now, deterministic. Acting with it changes nothing in the learner."""
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs beyond the checkpoint."""
+        return {}
+
+
+@dataclass(kw_only=True)
+class TrainContext:
+    """What a backend gets to train with."""
+
+    task_id: str
+    env: ManagerBasedRlEnv
+    agent: Any
+    """The task's agent config, of the backend's own type."""
+    budget: int
+    """How much to train, in the backend's unit."""
+    monitor: TrainMonitor
+    """To be told of every iteration."""
+    checkpoint: Path | None = None
+    """Weights to start from."""
+    resume: dict[str, Any] | None = None
+    """State of an interrupted run to go on with, as `Learner.state` gave it."""
+    on_ready: Callable[[], None] = lambda: None
+    """To be called when the learner is complete, just before it starts: puts an interrupted run's state back."""
+
+
+class Backend(ABC):
+    """An RL library."""
+
+    name: ClassVar[str]
+    """Names the log directory: `logs/<name>/`."""
+    extra: ClassVar[str | None] = None
+    """The extra that installs the library; None if it always is."""
+    suffix: ClassVar[str] = ".pt"
+    """Suffix of its checkpoints."""
+    unit: ClassVar[Literal["iterations", "timesteps"]] = "iterations"
+    """What its budget counts."""
+
+    @abstractmethod
+    def budget(self, agent: Any) -> int:
+        """The budget the agent config asks for."""
+
+    @abstractmethod
+    def set_budget(self, agent: Any, budget: int) -> None:
+        """Write another budget into the agent config."""
+
+    @abstractmethod
+    def train(self, context: TrainContext) -> None:
+        """Train until the budget is spent; the monitor may stop it by an exception."""
+
+    @abstractmethod
+    def load(
+        self, env: ManagerBasedRlEnv, agent: Any, checkpoint: Path, *, deterministic: bool = True
+    ) -> InferenceSetup:
+        """The policy of a checkpoint, for an environment."""
+
+
+_REGISTRY: dict[type[BackendConfig], str | type[Backend]] = {}
+
+
+def register_backend(config: type[BackendConfig], backend: str | type[Backend]) -> None:
+    """Train agents of this config type with this backend: a class, or its path `module:Class`."""
+    _REGISTRY[config] = backend
+
+
+def select_backend(agent: Any) -> Backend:
+    """The backend for an agent config, by its type."""
+    for kind in type(agent).__mro__:
+        if kind in _REGISTRY:
+            return _create(_REGISTRY[kind])
+    if agent is None:
+        raise UsageError("this task has no agent config: it can be played, not trained")
+    raise UsageError(f"no RL backend is registered for an agent config of type {type(agent).__name__}")
+
+
+def _create(backend: str | type[Backend]) -> Backend:
+    if isinstance(backend, type):
+        return backend()
+    module, _, name = backend.partition(":")
+    return getattr(importlib.import_module(module), name)()
+
+
+def need_library(module: str, extra: str) -> Any:
+    """The library, or how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(f"{module} is not installed: pip install 'genelab[{extra}]'") from error

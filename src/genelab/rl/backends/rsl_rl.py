@@ -1,0 +1,261 @@
+"""rsl_rl: PPO, with or without memory."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genelab.envs import ManagerBasedRlEnv
+from genelab.rl.backends.base import Backend, InferenceSetup, Learner, Observations, TrainContext
+from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
+from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg
+from genelab.rl.monitor import TrainMonitor
+
+
+class RslRlBackend(Backend):
+    """Trains with rsl_rl's on-policy runner."""
+
+    name = "rsl_rl"
+
+    def budget(self, agent: RslRlOnPolicyRunnerCfg) -> int:
+        return agent.max_iterations
+
+    def set_budget(self, agent: RslRlOnPolicyRunnerCfg, budget: int) -> None:
+        agent.max_iterations = budget
+
+    def train(self, context: TrainContext) -> None:
+        env = RslRlVecEnvWrapper(context.env, context.agent.clip_actions, context.monitor)
+        runner = _make_runner(env, context.agent)
+        learner = RslRlLearner(runner, env, context)
+        if context.checkpoint is not None:
+            _load_weights(runner, load_checkpoint(context.checkpoint, self.name, context.env))
+        if context.resume is not None:
+            learner.resume(context.resume)
+        runner.logger = _MonitorLogger(learner, context)
+        context.on_ready()
+        remaining = context.budget - runner.current_learning_iteration
+        runner.learn(remaining, init_at_random_ep_len=context.resume is None)
+
+    def load(
+        self, env: ManagerBasedRlEnv, agent: RslRlOnPolicyRunnerCfg, checkpoint: Path, *, deterministic: bool = True
+    ) -> InferenceSetup:
+        content = load_checkpoint(checkpoint, self.name, env)
+        actor = _make_actor(env, agent)
+        actor.load_state_dict(content["actor_state_dict"])
+        return _inference(actor, agent, deterministic=deterministic)
+
+
+class RslRlVecEnvWrapper:
+    """A task as rsl_rl wants to see it: observations in a TensorDict, one flag for an episode's end."""
+
+    def __init__(self, env: ManagerBasedRlEnv, clip_actions: float | None, monitor: TrainMonitor | None = None) -> None:
+        self.env = env
+        self.cfg = env.cfg
+        self.num_envs = env.num_envs
+        self.num_actions = env.action_dim
+        self.max_episode_length = env.max_episode_length
+        self.device = env.device
+        self._clip = clip_actions
+        self._monitor = monitor
+        self._observations = env.reset()[0]
+
+    @property
+    def unwrapped(self) -> ManagerBasedRlEnv:
+        """The task itself."""
+        return self.env
+
+    @property
+    def episode_length_buf(self) -> Tensor:
+        """Age of each environment's episode, in control steps."""
+        return self.env.episode_length_buf
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, value: Tensor) -> None:
+        self.env.episode_length_buf = value
+
+    def get_observations(self) -> Any:
+        """The observations of the last step."""
+        return _tensordict(self._observations, self.num_envs)
+
+    def set_observations(self, observations: Observations) -> None:
+        """Go on from the observations of an interrupted run."""
+        self._observations = {name: value.to(self.device) for name, value in observations.items()}
+
+    def step(self, actions: Tensor) -> tuple[Any, Tensor, Tensor, dict[str, Any]]:
+        """One control step."""
+        if self._clip is not None:
+            actions = actions.clamp(-self._clip, self._clip)
+        self._observations, reward, terminated, truncated, extras = self.env.step(actions)
+        done = terminated | truncated
+        if self._monitor is not None:
+            self._monitor.step(reward, done, extras)
+        return self.get_observations(), reward, done.long(), extras
+
+
+class RslRlLearner(Learner):
+    """rsl_rl's runner while it learns."""
+
+    def __init__(self, runner: Any, env: RslRlVecEnvWrapper, context: TrainContext) -> None:
+        self._runner = runner
+        self._env = env
+        self._agent = context.agent
+        self._task_id = context.task_id
+
+    def save(self, path: Path) -> None:
+        meta = {"backend": RslRlBackend.name, "task": self._task_id, "schema": schema_of(self._env.env)}
+        save_atomically({**self._runner.alg.save(), "genelab": meta}, path)
+
+    def inference(self) -> InferenceSetup:
+        # A second network has a recurrent state of its own, and the learner's mode and buffers stay as they are.
+        actor = _make_actor(self._env.env, self._agent)
+        actor.load_state_dict(self._runner.alg.get_policy().state_dict())
+        return _inference(actor, self._agent)
+
+    def state(self) -> dict[str, Any]:
+        alg = self._runner.alg
+        return {
+            "iteration": self._runner.current_learning_iteration + 1,
+            "learning_rate": alg.learning_rate,
+            "observations": {name: value.cpu() for name, value in self._env.get_observations().items()},
+            "hidden": [_to_cpu(model.get_hidden_state()) for model in (alg.actor, alg.critic)],
+            "alg": alg.save(),
+        }
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on where an interrupted run stopped."""
+        alg = self._runner.alg
+        alg.load(state["alg"], None, strict=True)
+        alg.learning_rate = state["learning_rate"]
+        self._runner.current_learning_iteration = state["iteration"]
+        self._env.set_observations(state["observations"])
+        for model, hidden in zip((alg.actor, alg.critic), state["hidden"], strict=True):
+            if hidden is not None:
+                model.reset(hidden_state=hidden)
+
+
+class _MonitorLogger:
+    """Stands where rsl_rl's own logger does and tells the monitor."""
+
+    writer = None  # so that the runner does not write checkpoints of its own
+
+    def __init__(self, learner: RslRlLearner, context: TrainContext) -> None:
+        self._learner = learner
+        self._monitor = context.monitor
+        self._env_steps = context.agent.num_steps_per_env * context.env.num_envs
+
+    def init_logging_writer(self) -> None:
+        """The monitor has the writer."""
+
+    def process_env_step(self, *args: Any) -> None:
+        """The wrapper has told the monitor already."""
+
+    def log(
+        self,
+        it: int,
+        collect_time: float,
+        learn_time: float,
+        loss_dict: dict[str, float],
+        learning_rate: float,
+        action_std: Tensor,
+        **rest: Any,
+    ) -> None:
+        """An iteration has ended."""
+        losses = {f"Loss/{name}": float(value) for name, value in loss_dict.items()}
+        self._monitor.iteration(
+            self._learner,
+            done=it + 1,
+            env_steps=self._env_steps,
+            collect_seconds=collect_time,
+            learn_seconds=learn_time,
+            scalars={
+                **losses,
+                "Loss/learning_rate": learning_rate,
+                "Policy/mean_std": float(action_std.detach().mean()),
+            },
+        )
+
+
+def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
+    from rsl_rl import runners
+
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
+        return runners.OnPolicyRunner(env, _runner_cfg(env, agent), log_dir=None, device=str(env.device))
+
+
+def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
+    """The config as rsl_rl's dict."""
+    critic_group = "critic" if "critic" in env.env.observation_manager.groups else "policy"
+    return {
+        "num_steps_per_env": agent.num_steps_per_env,
+        "save_interval": agent.save_interval,
+        "check_for_nan": False,  # the lab has a guard of its own, which names the term
+        "obs_groups": {"actor": ["policy"], "critic": [critic_group]},
+        "actor": _model_cfg(agent.actor),
+        "critic": _model_cfg(agent.critic),
+        "algorithm": {"class_name": "PPO", **dataclasses.asdict(agent.algorithm)},
+    }
+
+
+def _make_actor(env: ManagerBasedRlEnv, agent: RslRlOnPolicyRunnerCfg) -> Any:
+    """The policy network alone."""
+    from rsl_rl import models
+
+    cfg = _model_cfg(agent.actor)
+    observations = {name: torch.zeros(1, group.dim) for name, group in env.observation_manager.groups.items()}
+    make = getattr(models, cfg.pop("class_name"))
+    return make(_tensordict(observations, 1), {"actor": ["policy"]}, "actor", env.action_dim, **cfg).to(env.device)
+
+
+def _model_cfg(model: RslRlModelCfg) -> dict[str, Any]:
+    cfg: dict[str, Any] = {
+        "class_name": "MLPModel" if model.rnn_type is None else "RNNModel",
+        "hidden_dims": list(model.hidden_dims),
+        "activation": model.activation,
+        "obs_normalization": model.obs_normalization,
+    }
+    if model.distribution is not None:
+        cfg["distribution_cfg"] = dataclasses.asdict(model.distribution)
+    if model.rnn_type is not None:
+        cfg |= {
+            "rnn_type": model.rnn_type,
+            "rnn_hidden_dim": model.rnn_hidden_dim,
+            "rnn_num_layers": model.rnn_num_layers,
+        }
+    return cfg
+
+
+def _load_weights(runner: Any, content: dict[str, Any]) -> None:
+    runner.alg.load(content, {"actor": True, "critic": True}, strict=True)
+
+
+def _inference(actor: Any, agent: RslRlOnPolicyRunnerCfg, *, deterministic: bool = True) -> InferenceSetup:
+    actor.eval()
+    clip = agent.clip_actions
+
+    def policy(observations: Observations) -> Tensor:
+        count = len(next(iter(observations.values())))
+        action = actor(_tensordict(observations, count), stochastic_output=not deterministic)
+        return action if clip is None else action.clamp(-clip, clip)
+
+    def reset(dones: Tensor | None) -> None:
+        actor.reset(dones)
+
+    return InferenceSetup(policy=policy, reset=reset)
+
+
+def _tensordict(observations: Observations, count: int) -> Any:
+    from tensordict import TensorDict
+
+    return TensorDict(observations, batch_size=[count])
+
+
+def _to_cpu(hidden: Any) -> Any:
+    if isinstance(hidden, tuple):
+        return tuple(part.cpu() for part in hidden)
+    return hidden if hidden is None else hidden.cpu()

@@ -1,0 +1,88 @@
+"""Checkpoint files: written whole or not at all, and refused by name when they do not fit."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from genelab.config import atomic_write_bytes
+from genelab.envs import ManagerBasedEnv
+from genelab.errors import UsageError
+
+
+def save_atomically(content: Any, path: Path) -> None:
+    """`torch.save` to a temporary name, then rename."""
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    atomic_write_bytes(path, buffer.getvalue())
+
+
+def schema_of(env: ManagerBasedEnv) -> dict[str, Any]:
+    """Names and widths of what goes in and out of a policy."""
+    groups = env.observation_manager.groups.values()
+    return {
+        "observations": {
+            group.name: {
+                "history": group.cfg.history_length,
+                "terms": {term.name: term.dim for term in group.layout},
+            }
+            for group in groups
+        },
+        "actions": {name: term.dim for name, term in env.action_manager.terms.items()},
+    }
+
+
+def load_checkpoint(path: Path, backend: str, env: ManagerBasedEnv | None = None) -> dict[str, Any]:
+    """The content of a `.pt` checkpoint of a backend, without running any code in it.
+
+    With an environment, its schema must be the one the checkpoint was made with.
+    """
+    content = _read(path)
+    meta = content.get("genelab") if isinstance(content, dict) else None
+    if not isinstance(meta, dict):
+        raise UsageError(f"{path}: not a checkpoint of GeneLab")
+    if meta["backend"] != backend:
+        raise UsageError(f"{path}: made with {meta['backend']}, but this task's agent is of {backend}")
+    if env is not None:
+        check_schema(meta["schema"], schema_of(env), path, meta["task"])
+    return content
+
+
+def _read(path: Path) -> Any:
+    if path.is_dir():
+        raise UsageError(f"{path}: a directory, not a checkpoint file")
+    if not path.is_file():
+        raise UsageError(f"{path}: no such checkpoint")
+    if not zipfile.is_zipfile(path):
+        head = path.read_bytes()[:200].lstrip().lower()
+        what = "an HTML page" if head.startswith((b"<!doctype", b"<html")) else "damaged, or of another kind"
+        raise UsageError(f"{path}: not a checkpoint, but {what}")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+        raise UsageError(f"{path}: not a checkpoint that can be read safely: {str(error).splitlines()[0]}") from error
+
+
+def check_schema(saved: dict[str, Any], here: dict[str, Any], path: Path, task: str) -> None:
+    """Refuse a checkpoint whose observations or actions are not the environment's, and say which."""
+    for kind in ("actions", "observations"):
+        if saved[kind] != here[kind]:
+            raise UsageError(f"{path}: trained on {task} with other {kind}: {_difference(saved[kind], here[kind])}")
+
+
+def _difference(saved: Any, here: Any, where: str = "") -> str:
+    if isinstance(saved, dict) and isinstance(here, dict):
+        for key in [*saved, *(key for key in here if key not in saved)]:
+            if saved.get(key) != here.get(key):
+                return _difference(saved.get(key), here.get(key), f"{where}.{key}" if where else key)
+        return f"{where} has another order: {', '.join(saved)} there, {', '.join(here)} here"
+    return f"{where} is {_amount(saved)} there, {_amount(here)} here"
+
+
+def _amount(value: Any) -> str:
+    return "missing" if value is None else str(value)

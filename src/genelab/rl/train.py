@@ -1,0 +1,267 @@
+"""Train a task: everything around the learner."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from genelab.config import TASKS, Override, apply_overrides, load_json
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
+from genelab.envs.state import set_state
+from genelab.errors import UsageError
+from genelab.rl.backends import Backend, TrainContext, select_backend
+from genelab.rl.eval_callback import EvalCallback
+from genelab.rl.evaluator import eval_cfg
+from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writer
+from genelab.rl.profiling import ProfileCfg, profiler
+from genelab.rl.run import RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """What a training run left."""
+
+    path: Path
+    """The run directory."""
+    checkpoint: Path
+    """Its last checkpoint."""
+    status: Literal["completed", "interrupted"]
+    env_steps: int
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class EvalOptions:
+    """Evaluation while training."""
+
+    every: int
+    """Iterations between evaluations."""
+    episodes: int = 10
+    num_envs: int | None = None
+    """Environments; None: as many as in training."""
+    seed: int = 0
+
+
+def train_task(
+    task_id: str,
+    *,
+    overrides: Sequence[Override] = (),
+    num_envs: int | None = None,
+    max_iterations: int | None = None,
+    seed: int | None = None,
+    log_dir: Path | None = None,
+    checkpoint: Path | None = None,
+    evaluation: EvalOptions | None = None,
+    profile: ProfileCfg | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> TrainResult:
+    """Train a registered task with the backend that its agent config asks for."""
+    cfg = TASKS.get(task_id)
+    task_id = TASKS.entry(task_id).id
+    backend = select_backend(cfg.agent)
+    if not isinstance(cfg.env, ManagerBasedRlEnvCfg):
+        raise UsageError(f"{task_id} is a scene to play, not a task to learn: it has no rewards")
+    if num_envs is not None:
+        cfg.env.scene.num_envs = num_envs
+    if max_iterations is not None:
+        backend.set_budget(cfg.agent, max_iterations)
+    if seed is not None:
+        cfg.agent.seed = seed
+    apply_overrides({"env": cfg.env, "agent": cfg.agent}, overrides)
+    cfg.env.seed = cfg.agent.seed
+    run = RunDirectory(log_dir or RunDirectory.default_path(backend.name, task_id))
+    if (run.path / "run.json").exists():
+        raise UsageError(f"--log-dir: {run.path} already holds a run; choose another, or --resume {run.path}")
+    training = _Training(task_id, cfg.env, cfg.agent, backend, run, evaluation, profile, report, notify)
+    run.create()
+    run.write_params(cfg.env, cfg.agent)
+    return training.start(checkpoint=checkpoint)
+
+
+def resume_task(
+    run_dir: Path,
+    *,
+    task_id: str | None = None,
+    max_iterations: int | None = None,
+    evaluation: EvalOptions | None = None,
+    profile: ProfileCfg | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> TrainResult:
+    """Go on with a run that was interrupted, as if it had not been: same config, weights, counters, random numbers."""
+    run = RunDirectory(run_dir)
+    record = run.read()
+    if task_id is not None and task_id.lower() != record["task"].lower():
+        raise UsageError(f"--resume: {run_dir} is a run of {record['task']}, not of {task_id}")
+    if not (run_dir / "resume.pt").is_file():
+        raise UsageError(f"--resume: {run_dir} has no resume.pt: the run ended before its first checkpoint")
+    env, agent = (load_json(run_dir / "params" / f"{name}.json") for name in ("env", "agent"))
+    backend = select_backend(agent)
+    if max_iterations is not None:
+        backend.set_budget(agent, max_iterations)
+    state = torch.load(run_dir / "resume.pt", weights_only=True)
+    if state["monitor"]["done"] >= backend.budget(agent):
+        raise UsageError(f"--resume: {run_dir} has spent its {backend.unit}; give a larger --max-iterations")
+    training = _Training(record["task"], env, agent, backend, run, evaluation, profile, report, notify)
+    return training.start(resume=state)
+
+
+class _Training:
+    """One run, from its configs to its last checkpoint."""
+
+    def __init__(
+        self,
+        task_id: str,
+        env_cfg: ManagerBasedRlEnvCfg,
+        agent: Any,
+        backend: Backend,
+        run: RunDirectory,
+        evaluation: EvalOptions | None,
+        profile: ProfileCfg | None,
+        report: Callable[[Progress], None],
+        notify: Callable[[str], None],
+    ) -> None:
+        self.task_id = task_id
+        self.env_cfg = env_cfg
+        self.agent = agent
+        self.backend = backend
+        self.run = run
+        self.evaluation = evaluation
+        self.profile = profile
+        self.report = report
+        self.notify = notify
+
+    def start(self, *, checkpoint: Path | None = None, resume: dict[str, Any] | None = None) -> TrainResult:
+        """Train, and say in `run.json` how it ended."""
+        seed_everything(self.agent.seed)
+        env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
+        facts = {
+            "task": self.task_id,
+            "backend": self.backend.name,
+            "engine": env.scene.engine.name,
+            "device": str(env.device),
+            "seed": self.agent.seed,
+            "num_envs": env.num_envs,
+            "budget": self.backend.budget(self.agent),
+            "unit": self.backend.unit,
+        }
+        try:
+            self.run.start(**facts, **({} if resume is None else {"resumed_from": resume["checkpoint"]}))
+            return self._train(env, checkpoint, resume)
+        finally:
+            env.close()
+
+    def _train(self, env: ManagerBasedRlEnv, checkpoint: Path | None, resume: dict[str, Any] | None) -> TrainResult:
+        writer = _tensorboard(self.run.path)
+        status: Literal["completed", "interrupted", "failed"] = "failed"
+        evaluation = self._eval_callback(env.num_envs)
+        start = time.perf_counter()
+        with profiler(self.profile) as trace:
+            monitor = TrainMonitor(
+                env,
+                path=self.run.path,
+                suffix=self.backend.suffix,
+                total=self.backend.budget(self.agent),
+                unit=self.backend.unit,
+                save_interval=self.agent.save_interval,
+                writer=writer,
+                report=self.report,
+                evaluation=evaluation,
+                iteration_hook=trace.step,
+            )
+            context = TrainContext(
+                task_id=self.task_id,
+                env=env,
+                agent=self.agent,
+                budget=monitor.total,
+                monitor=monitor,
+                checkpoint=checkpoint,
+                resume=None if resume is None else resume["learner"],
+                on_ready=lambda: _restore(env, monitor, resume),
+            )
+            try:
+                with _stop_on_signals(monitor, self.notify):
+                    self.backend.train(context)
+                status = "completed"
+            except TrainingInterrupted:
+                status = "interrupted"
+            finally:
+                seconds = time.perf_counter() - start
+                last = monitor.save("model_final") if status == "completed" else monitor.last_checkpoint
+                rate = monitor.env_steps / seconds if seconds > 0 else 0.0
+                self.run.finish(status, env_steps=monitor.env_steps, steps_per_second=round(rate, 1))
+                writer.close()
+                if evaluation is not None:
+                    evaluation.env.close()
+        assert last is not None
+        return TrainResult(
+            path=self.run.path, checkpoint=last, status=status, env_steps=monitor.env_steps, seconds=seconds
+        )
+
+    def _eval_callback(self, num_envs: int) -> EvalCallback | None:
+        options = self.evaluation
+        if options is None:
+            return None
+        cfg = eval_cfg(play_cfg(self.env_cfg), options.num_envs or num_envs)
+        return EvalCallback(
+            env=ManagerBasedRlEnv(cfg, notify=self.notify),
+            path=self.run.path,
+            suffix=self.backend.suffix,
+            every=options.every,
+            episodes=options.episodes,
+            seed=options.seed,
+        )
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every generator that a learner may draw from."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def _restore(env: ManagerBasedRlEnv, monitor: TrainMonitor, resume: dict[str, Any] | None) -> None:
+    """The last thing before learning goes on: nothing may draw a random number after it."""
+    if resume is not None:
+        monitor.continue_from(resume["monitor"])
+        set_state(env, resume["env"])
+        torch.set_rng_state(resume["torch_rng"])
+
+
+def _tensorboard(path: Path) -> Writer:
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(log_dir=str(path), flush_secs=10)
+
+
+@contextmanager
+def _stop_on_signals(monitor: TrainMonitor, notify: Callable[[str], None]) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM lets the iteration finish and saves; the second one does not wait."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if monitor.stop_requested:
+            raise KeyboardInterrupt
+        monitor.stop_requested = True
+        notify("stopping after this iteration; once more to stop at once")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

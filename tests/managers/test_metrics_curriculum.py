@@ -1,0 +1,98 @@
+"""Metrics are means over episodes; curricula see the episodes that ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from genelab.envs import ManagerBasedRlEnv
+from genelab.managers import CurriculumTermCfg, MetricTermCfg, RewardTermCfg, TerminationTermCfg
+
+MakeEnv = Callable[..., ManagerBasedRlEnv]
+
+
+def clock(env: ManagerBasedRlEnv) -> Tensor:
+    """Control steps since the reset."""
+    return env.episode_length_buf.to(env.dtype)
+
+
+def index(env: ManagerBasedRlEnv) -> Tensor:
+    return torch.arange(env.num_envs, dtype=env.dtype)
+
+
+def ones(env: ManagerBasedRlEnv) -> Tensor:
+    return torch.ones(env.num_envs, dtype=env.dtype)
+
+
+def after(env: ManagerBasedRlEnv, steps: tuple[int, ...]) -> Tensor:
+    return env.episode_length_buf >= torch.tensor(steps)
+
+
+def harder(env: ManagerBasedRlEnv, env_ids: Tensor, log: list) -> float:
+    """Double the price with every reset."""
+    log.append((env_ids.tolist(), env.episode_length_buf[env_ids].tolist()))
+    weight = env.reward_manager.cfgs["one"].weight * 2
+    env.reward_manager.cfgs["one"].weight = weight
+    return weight
+
+
+def levels(env: ManagerBasedRlEnv, env_ids: Tensor) -> dict[str, float]:
+    return {"mean": 1.5, "max": 3.0}
+
+
+def silent(env: ManagerBasedRlEnv, env_ids: Tensor) -> None:
+    return None
+
+
+def ends(*steps: int) -> dict[str, TerminationTermCfg]:
+    return {"end": TerminationTermCfg(func=after, params={"steps": steps})}
+
+
+def step(env: ManagerBasedRlEnv) -> tuple[Tensor, dict[str, Any]]:
+    _, reward, _, _, info = env.step(torch.zeros(env.num_envs, env.action_dim))
+    return reward, info.get("log", {})
+
+
+def test_a_metric_is_the_mean_over_the_episodes_that_ended(make_env: MakeEnv) -> None:
+    metrics = {"clock": MetricTermCfg(func=clock), "index": MetricTermCfg(func=index), "none": None}
+    env = make_env(metrics=metrics, terminations=ends(2, 3, 99, 3))
+    env.reset()
+    assert step(env)[1] == {}
+    log = step(env)[1]
+    assert log["Metrics/clock"].item() == pytest.approx((1 + 2) / 2)
+    assert log["Metrics/index"].item() == 0.0
+    log = step(env)[1]
+    assert log["Metrics/clock"].item() == pytest.approx((1 + 2 + 3) / 3)
+    assert log["Metrics/index"].item() == pytest.approx((1 + 3) / 2)
+    assert set(log) == {"Metrics/clock", "Metrics/index", "Episode_Termination/end"}
+    log = step(env)[1]  # the first environment's second episode started from zero
+    assert log["Metrics/clock"].item() == pytest.approx((1 + 2) / 2)
+
+
+def test_a_curriculum_sees_the_ended_episodes_and_changes_the_task(make_env: MakeEnv) -> None:
+    seen: list = []
+    env = make_env(
+        rewards={"one": RewardTermCfg(func=ones, weight=1.0)},
+        curriculum={"price": CurriculumTermCfg(func=harder, params={"log": seen}), "none": None},
+        terminations=ends(99, 2, 99, 2),
+    )
+    env.reset()
+    assert seen == [([0, 1, 2, 3], [0, 0, 0, 0])]
+    assert step(env)[0].tolist() == pytest.approx([2 * 0.02] * 4)
+    reward, log = step(env)
+    assert reward.tolist() == pytest.approx([2 * 0.02] * 4)
+    assert seen[1:] == [([1, 3], [2, 2])]
+    assert log["Curriculum/price"] == 4.0
+    assert step(env)[0].tolist() == pytest.approx([4 * 0.02] * 4)
+
+
+def test_what_a_curriculum_returns_is_logged_by_name(make_env: MakeEnv) -> None:
+    curriculum = {"terrain": CurriculumTermCfg(func=levels), "quiet": CurriculumTermCfg(func=silent)}
+    env = make_env(curriculum=curriculum, terminations=ends(1, 1, 1, 1))
+    env.reset()
+    log = {key: value for key, value in step(env)[1].items() if key.startswith("Curriculum")}
+    assert log == {"Curriculum/terrain/mean": 1.5, "Curriculum/terrain/max": 3.0}
