@@ -8,7 +8,7 @@ import os
 from genelab.config import TASKS, TaskCfg
 from genelab.gymnasium_hook import register_when_imported
 
-# Threads of torch that wait for each other sleep instead of spinning, if torch is not imported yet. Spinning threads take
+# Threads of torch that wait for each other sleep instead of spinning, if torch is not imported yet. Spinning ones take
 # the cores from the physics, and beside another busy process they made training ten times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 

@@ -272,7 +272,8 @@ def test_iter_fields_lists_paths_types_and_values(env: EnvCfg) -> None:
     assert types["joints"] == "list[str]"
     assert types["hidden"] == "tuple[int, ...]"
     assert types["extra"] == "float"
-    assert "simulation" not in types and "rewards.foot_slip" not in types
+    assert "simulation" not in types
+    assert "rewards.foot_slip" not in types
 
 
 def test_every_listed_path_can_be_set(env: EnvCfg) -> None:

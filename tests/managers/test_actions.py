@@ -147,14 +147,14 @@ def test_the_last_two_actions_are_remembered_until_a_reset(make_env: MakeEnv) ->
         (
             mdp.JointVelocityActionCfg(),
             SERVO,
-            r"^env\.actions\.joints: the actuator 'drive' \(ImplicitPdActuatorCfg\) does not follow a velocity target$",
+            r"^env\.actions\.joints: the actuator 'drive' \(ImplicitPdActuatorCfg\) does not follow velocity targets$",
         ),
         (
             mdp.JointPositionActionCfg(joint_names=("x",)),
             ImplicitVelocityActuatorCfg(joint_names=(".*",), damping=1.0),
-            r"\(ImplicitVelocityActuatorCfg\) does not follow a position target$",
+            r"\(ImplicitVelocityActuatorCfg\) does not follow position targets$",
         ),
-        (mdp.JointEffortActionCfg(), SERVO, "does not follow a effort target$"),
+        (mdp.JointEffortActionCfg(), SERVO, "does not follow effort targets$"),
         (
             mdp.JointEffortActionCfg(),
             IdealPdActuatorCfg(joint_names=("x",)),

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import ConfigError
 from genelab.managers import EventTermCfg, TerminationTermCfg
@@ -124,3 +125,19 @@ def test_an_interval_goes_with_its_mode_only(
     message = r"^env\.events\.beat: `interval_range_s` goes with the mode 'interval', and only with it$"
     with pytest.raises(ConfigError, match=message):
         make_env(events={"beat": noting([], mode, interval)})
+
+
+def test_timers_after_an_automatic_reset_are_those_after_a_reset() -> None:
+    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").env
+    cfg.scene.num_envs, cfg.episode_length_s = 2, 0.5
+    cfg.terminations = {"time_out": cfg.terminations["time_out"]}
+    cfg.events["push_cart"].interval_range_s = (0.1, 0.1)
+    cfg.events["push_cart"].params["velocity_range"] = (0.4, 0.4)
+    env = ManagerBasedRlEnv(cfg)
+    env.reset(seed=0)
+    pushed = []
+    for step in range(1, 71):
+        env.step(torch.zeros(2, 1))
+        if env.robot.joint_vel[0, 0].item() == pytest.approx(0.4):
+            pushed.append(step)
+    assert pushed == [10, 20, 30, 40, 60, 70]  # at 50 the episode ends and the timer starts anew

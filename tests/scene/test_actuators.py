@@ -173,11 +173,14 @@ def test_dc_motor_torque_speed_line(
         assert along_x(robot.joint_effort) == pytest.approx([sign * force for force in forces])
 
 
-def test_dc_motor_never_brakes_beyond_its_limit(make_slider: Callable) -> None:
-    scene, robot = make_slider(dc_motor(8.0))
-    put(robot, 0.0, 100.0)
+@pytest.mark.parametrize(("effort_limit", "force"), [(None, -10.0), (8.0, -8.0)])
+def test_dc_motor_never_brakes_beyond_its_limit(
+    make_slider: Callable, effort_limit: float | None, force: float
+) -> None:
+    scene, robot = make_slider(dc_motor(effort_limit))
+    put(robot, 0.0, 100.0)  # where the line is at −40 N
     scene.step(1)
-    assert along_x(robot.joint_effort) == pytest.approx([-8.0] * 4)
+    assert along_x(robot.joint_effort) == pytest.approx([force] * 4)
 
 
 def test_numbers_by_joint(make_slider: Callable) -> None:
@@ -242,8 +245,10 @@ def test_gains_of_some_environments(make_slider: Callable, cfg: ActuatorCfg) -> 
     assert kd == [4.0, 5.0, 4.0, 6.0]
     put(robot, 0.0, -0.5)
     robot.joint_pos_target[:, 0] = 0.1
+    robot.joint_vel_target[:, 0] = 0.25
     scene.step(1)
-    assert along_x(robot.joint_effort) == pytest.approx([p * 0.1 + d * 0.5 for p, d in zip(kp, kd, strict=True)])
+    rate = 0.5 + (0.25 if "velocity" in cfg.accepts else 0.0)
+    assert along_x(robot.joint_effort) == pytest.approx([p * 0.1 + d * rate for p, d in zip(kp, kd, strict=True)])
 
 
 def test_gains_have_the_precision_of_the_tensors(make_slider: Callable) -> None:

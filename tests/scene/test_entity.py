@@ -174,8 +174,9 @@ def test_only_the_environments_of_a_reset_go_back(make_scene: Callable[..., Scen
 
 
 def test_root_velocity_is_written_in_the_world_and_read_in_both_frames(make_scene: Callable[..., Scene]) -> None:
-    entity = make_scene({"robot": floater(rot=YAW_90)})["robot"]
+    entity = make_scene({"robot": floater()})["robot"]
     some = torch.tensor([1, 2])
+    entity.write_root_pose(torch.tensor([[0.0, 0.0, 0.0, *YAW_90]], dtype=torch.float64).repeat(2, 1), some)
     velocity = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]], dtype=torch.float64).repeat(2, 1)
     entity.write_root_velocity(velocity, some)
     entity.engine.refresh()

@@ -172,7 +172,8 @@ def test_contact_forces_carry_the_weight(engines: tuple[GenesisEngine, MujocoEng
     force, count = genesis.contact_force, genesis.contact_count
     genesis._cache.clear()
     genesis._padded = True  # as on a GPU
-    assert torch.equal(genesis.contact_force, force) and torch.equal(genesis.contact_count, count)
+    assert torch.equal(genesis.contact_force, force)
+    assert torch.equal(genesis.contact_count, count)
     genesis._padded = False
 
 
@@ -189,7 +190,8 @@ def test_wrench_holds_until_set_again(engines: tuple[GenesisEngine, MujocoEngine
         speeds.append(engine.qvel[:, 0])
         engine.step(4)
     assert_same(genesis, other)
-    assert speeds[0][0] > 0.1 and speeds[0][1].abs() < 0.01
+    assert speeds[0][0] > 0.1
+    assert speeds[0][1].abs() < 0.01
 
 
 @pytest.mark.parametrize(

@@ -130,14 +130,15 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         reward = self.reward_manager.compute()
         self.metrics_manager.compute()
         terminated, truncated = self.termination_manager.terminated, self.termination_manager.truncated
+        ended = None
         if self.cfg.auto_reset:
             ended = done.nonzero().flatten()
             if len(ended):
                 self._extras["final_obs"] = self.observation_manager.compute(keep=False)
                 self._extras["_final_obs"] = done
                 self._extras["log"] = self._reset_envs(ended)
-        self.command_manager.advance(self.step_dt)
-        self.event_manager.advance(self.step_dt)
+        self.command_manager.advance(self.step_dt, ended)
+        self.event_manager.advance(self.step_dt, ended)
         self.scene.engine.refresh()
         self._extras["time_outs"] = truncated
         return self.observation_manager.compute(), reward, terminated, truncated, self._extras
@@ -145,7 +146,8 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
     def _reset_envs(self, env_ids: EnvIds) -> dict[str, Any]:
         every = torch.arange(self.num_envs, device=self.device) if env_ids is None else env_ids
         log = self.curriculum_manager.compute(every)
-        for manager in (self.reward_manager, self.termination_manager, self.metrics_manager):
+        managers = (self.reward_manager, self.termination_manager, self.metrics_manager, self.curriculum_manager)
+        for manager in managers:
             log.update(manager.reset(env_ids))
         log.update(super()._reset_envs(env_ids))
         self.episode_length_buf[every] = 0

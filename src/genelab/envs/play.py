@@ -13,7 +13,7 @@ Cfg = TypeVar("Cfg", bound=ManagerBasedRlEnvCfg)
 def play_cfg(cfg: Cfg, *, num_envs: int = 1) -> Cfg:
     """The same task without what is for training only.
 
-    No noise on observations and actions, no late actions, no pushes, no randomised models, no curriculum; a viewer by
+    No noise on observations and actions, nothing late, no pushes, no randomised models, no curriculum; a viewer by
     default. Terms, and so the widths of observations and actions, are those of the training config.
     """
     cfg = copy.deepcopy(cfg)
@@ -21,6 +21,9 @@ def play_cfg(cfg: Cfg, *, num_envs: int = 1) -> Cfg:
     cfg.simulation.vis = True
     for group in cfg.observations.values():
         group.enable_noise = False
+        for term in group.terms.values():
+            if term is not None:
+                term.delay = (0, 0)
     for action in cfg.actions.values():
         if action is not None:
             action.noise_std, action.delay = 0.0, (0, 0)

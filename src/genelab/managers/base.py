@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
+
+_OPEN = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 @dataclass(kw_only=True)
@@ -87,8 +89,11 @@ class Table:
 class Term:
     """A term bound to an environment."""
 
-    def __init__(self, name: str, cfg: TermCfg, env: ManagerBasedEnv, where: str) -> None:
+    def __init__(
+        self, name: str, cfg: TermCfg, env: ManagerBasedEnv, where: str, *, takes_env_ids: bool = False
+    ) -> None:
         self.name = name
+        self._given = 1 + takes_env_ids + isinstance(cfg.func, type)  # env, env_ids, and self of a class
         self.where = f"{where} term {name!r}"
         self._env = env
         self._params = self._resolve(cfg, env)
@@ -107,6 +112,10 @@ class Term:
         for key in cfg.params:
             if key not in known and not open_ended:
                 raise ConfigError(f"{self.where}: {_name(cfg.func)} has no parameter {key!r}")
+        for parameter in list(known.values())[self._given :]:
+            needed = parameter.default is parameter.empty and parameter.kind not in _OPEN
+            if needed and parameter.name not in cfg.params:
+                raise ConfigError(f"{self.where}: {_name(cfg.func)} needs the parameter {parameter.name!r}")
         params = {key: p.default for key, p in known.items() if isinstance(p.default, SceneEntityCfg)}
         params.update(cfg.params)
         return {
@@ -133,11 +142,15 @@ class Manager:
     """Runs the terms of one kind."""
 
     kind: str
+    takes_env_ids: ClassVar[bool] = False
+    """Whether its terms are called with the environments they are to act on."""
 
     def __init__(self, cfgs: Mapping[str, TermCfg | None], env: ManagerBasedEnv) -> None:
         self.env = env
         self.cfgs = {name: cfg for name, cfg in cfgs.items() if cfg is not None}
-        self.terms = {name: Term(name, cfg, env, self.kind) for name, cfg in self.cfgs.items()}
+        self.terms = {
+            name: Term(name, cfg, env, self.kind, takes_env_ids=self.takes_env_ids) for name, cfg in self.cfgs.items()
+        }
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         """Forget these environments; returns what to log of their episodes."""

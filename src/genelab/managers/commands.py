@@ -49,9 +49,11 @@ class CommandTerm:
     def update(self) -> None:
         """Adapt the commands to the state, every control step."""
 
-    def advance(self, dt: float) -> None:
-        """Let time pass."""
+    def advance(self, dt: float, fresh: Tensor | None = None) -> None:
+        """Let time pass, but not for the environments that were reset just now."""
         self.time_left -= dt
+        if fresh is not None:
+            self.time_left[fresh] += dt
         due = (self.time_left < 0.01 * dt).nonzero().flatten()  # less is rounding, and no reason to wait a step
         if len(due):
             self._draw(due)
@@ -87,10 +89,10 @@ class CommandManager:
         except KeyError:
             raise ConfigError(f"no command is called {name!r}.{did_you_mean(name, self.terms)}") from None
 
-    def advance(self, dt: float) -> None:
-        """Let time pass and draw the commands that are due."""
+    def advance(self, dt: float, fresh: Tensor | None = None) -> None:
+        """Let time pass, but not for the environments that were reset just now; draw the commands that are due."""
         for term in self.terms.values():
-            term.advance(dt)
+            term.advance(dt, fresh)
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         """Draw new commands for new episodes."""

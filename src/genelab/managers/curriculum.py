@@ -22,6 +22,7 @@ class CurriculumManager(Manager):
     """Runs the curricula of the environments that are about to start anew."""
 
     kind = "curriculum"
+    takes_env_ids = True
 
     def compute(self, env_ids: Tensor) -> dict[str, Any]:
         """Adapt the task; returns what to log."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from genelab.errors import ConfigError
 from genelab.sim import EnvIds
 
 
@@ -16,6 +17,8 @@ class DelayBuffer:
 
     def __init__(self, lag_range: tuple[int, int], num_envs: int, rng: torch.Generator) -> None:
         self._low, self._high = lag_range
+        if not 0 <= self._low <= self._high:
+            raise ConfigError(f"a delay is a fewest and a most number of steps, 0 or more, got {lag_range}")
         self._rng = rng
         self._rows = torch.arange(num_envs, device=rng.device)
         self.lag = torch.zeros(num_envs, dtype=torch.int64, device=rng.device)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
+from torch import Tensor
 
 from genelab import math as gm
 from genelab.errors import ConfigError
@@ -33,6 +34,7 @@ class EventManager(Manager):
     """Lets events happen when they are due."""
 
     kind = "event"
+    takes_env_ids = True
     cfgs: dict[str, EventTermCfg]  # type: ignore[assignment]
 
     def __init__(self, cfgs: Mapping[str, EventTermCfg | None], env: ManagerBasedEnv) -> None:
@@ -60,10 +62,12 @@ class EventManager(Manager):
             if cfg.mode == mode:
                 self.terms[name](env_ids)
 
-    def advance(self, dt: float) -> None:
-        """Let time pass and run the interval events that are due."""
+    def advance(self, dt: float, fresh: Tensor | None = None) -> None:
+        """Let time pass, but not for the environments that were reset just now; run the events that are due."""
         for name, timer in self._time_left.items():
             timer -= dt
+            if fresh is not None:
+                timer[fresh] += dt
             due = (timer < 0.01 * dt).nonzero().flatten()  # less is rounding, and no reason to wait a step
             if len(due):
                 self.terms[name](due)

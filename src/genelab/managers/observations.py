@@ -115,6 +115,8 @@ class ObservationGroup:
                 noise_low[columns], noise_span[columns] = cfg.noise.low, cfg.noise.high - cfg.noise.low
             elif isinstance(cfg.noise, GaussianNoiseCfg):
                 noise_low[columns], noise_std[columns] = cfg.noise.mean, cfg.noise.std
+            elif cfg.noise is not None:
+                raise ConfigError(f"{self.terms[term.name].where}: unknown noise {type(cfg.noise).__name__}")
 
         def on_device(values: Tensor, needed: bool) -> Tensor | None:
             return values.to(self.env.device, self.env.dtype) if needed else None

@@ -39,13 +39,14 @@ class RewardManager(Manager):
         self.episode_sum = torch.zeros_like(self.step_reward)
         self._active: list[tuple[int, Any]] = []
         self._weights: tuple[float, ...] = ()
+        self._factors: Tensor | None = None
 
     def compute(self) -> Tensor:
         """The reward of the step that ended, `(N,)`."""
         weights = tuple(cfg.weight for cfg in self.cfgs.values())
         if weights != self._weights:  # a curriculum may change them
             self._set_weights(weights)
-        if not self._active:
+        if self._factors is None or not self._active:
             self.step_reward = torch.zeros_like(self.step_reward)
             return torch.zeros(self.env.num_envs, device=self.env.device, dtype=self.env.dtype)
         values = torch.stack([term.vector() for _, term in self._active])

@@ -82,7 +82,7 @@ class JointAction(ActionTerm):
             if mine and self.target not in actuator.cfg.accepts:
                 raise ConfigError(
                     f"env.actions.{self.name}: the actuator {actuator_name!r} ({type(actuator.cfg).__name__}) "
-                    f"does not follow a {self.target} target"
+                    f"does not follow {self.target} targets"
                 )
             joints = joints - mine
         if joints:

@@ -5,6 +5,7 @@ Importing this module imports neither torch nor an RL library.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -135,3 +136,103 @@ class SkrlAgentCfg(BackendConfig):
     """Widths of the hidden layers of all networks."""
     activation: str = "elu"
     """Non-linearity between them."""
+
+
+@dataclass(kw_only=True)
+class Sb3OnPolicyCfg:
+    """What PPO and A2C have besides."""
+
+    n_steps: int = 24
+    """Control steps of each environment per iteration."""
+    n_epochs: int = 5
+    """Passes over each batch (PPO)."""
+    batch_size: int | None = None
+    """Samples per gradient step (PPO); None: a quarter of what an iteration collects."""
+    gae_lambda: float = 0.95
+    """Decay of the generalised advantage estimate."""
+    clip_range: float = 0.2
+    """Largest relative change of an action's probability (PPO)."""
+    ent_coef: float = 0.005
+    """Price of the entropy."""
+    vf_coef: float = 1.0
+    """Price of the value error."""
+    max_grad_norm: float = 1.0
+    """Gradients are cut to this norm."""
+    init_std: float = 1.0
+    """Standard deviation of the actions at the start."""
+
+
+@dataclass(kw_only=True)
+class Sb3OffPolicyCfg:
+    """What SAC, TD3 and DDPG have besides."""
+
+    buffer_size: int = 1_000_000
+    """Transitions that the replay buffer holds, of all environments together."""
+    batch_size: int = 256
+    """Transitions per gradient step."""
+    learning_starts: int = 1000
+    """Environment steps with random actions before learning begins."""
+    train_freq: int = 1
+    """Control steps of each environment between two rounds of learning."""
+    gradient_steps: int = 4
+    """Gradient steps per round; −1: as many as environment steps were made since the last one."""
+    tau: float = 0.005
+    """How far the target networks follow in each gradient step."""
+    ent_coef: Literal["auto"] | float = "auto"
+    """Price of the entropy (SAC); `auto` adapts it."""
+    action_noise: float | None = None
+    """Standard deviation of the noise on explored actions; None: 0.1 for TD3 and DDPG, no noise for SAC."""
+    iteration_steps: int = 50
+    """Control steps of each environment that count as one iteration: for progress, evaluation and checkpoints."""
+
+
+@dataclass(kw_only=True)
+class Sb3HerCfg:
+    """Hindsight experience replay: what was reached is learned from as if it had been the goal.
+
+    The task needs the observation groups `observation`, `achieved_goal` and `desired_goal`.
+    """
+
+    compute_reward: Callable[..., Any]
+    """The task's reward `(achieved, desired, infos) -> rewards` of numpy arrays with one row per transition."""
+    n_sampled_goal: int = 4
+    """Relabelled transitions for each real one."""
+    goal_selection_strategy: Literal["future", "final", "episode"] = "future"
+    """Where in the episode the new goal is taken from."""
+
+
+@dataclass(kw_only=True)
+class Sb3AgentCfg(BackendConfig):
+    """Trains with Stable-Baselines3."""
+
+    algorithm: Literal["PPO", "A2C", "SAC", "TD3", "DDPG"] = "PPO"
+    """Which algorithm."""
+    timesteps: int
+    """Environment steps of all environments together."""
+    save_interval: int = 50
+    """Iterations between checkpoints."""
+    hidden_dims: tuple[int, ...] = (128, 128)
+    """Widths of the hidden layers of all networks."""
+    activation: Literal["elu", "relu", "tanh", "silu", "leaky_relu"] = "elu"
+    """Non-linearity between them."""
+    learning_rate: float = 1e-3
+    """Step size of the optimizers."""
+    gamma: float = 0.99
+    """Discount."""
+    action_bound: float = 1.0
+    """Actions lie within ± this."""
+    obs_normalization: bool | None = None
+    """Normalise observations by their running mean and standard deviation; None: for PPO and A2C only."""
+    on_policy: Sb3OnPolicyCfg = field(default_factory=Sb3OnPolicyCfg)
+    """For PPO and A2C."""
+    off_policy: Sb3OffPolicyCfg = field(default_factory=Sb3OffPolicyCfg)
+    """For SAC, TD3 and DDPG."""
+    her: Sb3HerCfg | None = None
+    """Hindsight experience replay, for SAC, TD3 and DDPG."""
+    demo_path: str | None = None
+    """Demonstrations (NPZ) to fill the replay buffer with; the variable GENELAB_SB3_DEMO_PATH overrides it."""
+
+    @property
+    def is_on_policy(self) -> bool:
+        """Whether the algorithm learns only from what it has just done."""
+        return self.algorithm in ("PPO", "A2C")

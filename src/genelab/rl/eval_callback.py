@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from genelab.config import atomic_write_text
 from genelab.envs import ManagerBasedRlEnv
 from genelab.rl.backends.base import Learner
@@ -38,7 +40,9 @@ class EvalCallback:
         """Evaluate if it is time to."""
         if iteration % self.every:
             return
-        result = evaluate(self.env, learner.inference(), episodes=self.episodes, seed=self.seed)
+        devices = [self.env.device] if self.env.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):  # the learner's random numbers are not spent here
+            result = evaluate(self.env, learner.inference(), episodes=self.episodes, seed=self.seed)
         summary = result.summary()
         if writer is not None:
             for key, value in summary.items():

@@ -51,7 +51,8 @@ class InitialStateCfg:
     """Where an entity is after a reset, before events change it."""
 
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Position of the root, relative to the environment's origin, m."""
+    """Position of a free root, relative to the environment's origin, m; a fixed root is moved by it from where its
+    MJCF has it."""
     rot: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
     """Orientation of the root, w x y z."""
     lin_vel: tuple[float, float, float] = (0.0, 0.0, 0.0)

@@ -47,7 +47,7 @@ class ContactQuery:
     other: str | None = None
     """Only contacts with this body count; None: with anything."""
     subtree: bool = False
-    """`body` and `other` stand for themselves and everything attached below them."""
+    """`body` and `other` stand for themselves and everything attached below them; `world` is the ground alone."""
 
 
 class Engine(Protocol):

@@ -125,7 +125,8 @@ class GenesisEngine:
         """Which of Genesis's links are the body, and which the other; the ground is part of the world."""
         every = np.ones(self.model.nbody, dtype=bool)
         body = mapping.body_mask(self.model, query.body, query.subtree)
-        other = every if query.other is None else mapping.body_mask(self.model, query.other, query.subtree)
+        subtree = query.subtree and query.other != "world"  # the world's subtree would be everything
+        other = every if query.other is None else mapping.body_mask(self.model, query.other, subtree)
         masks = [np.append(mask[self._first :], mask[:1] if terrain else []).astype(bool) for mask in (body, other)]
         return torch.as_tensor(masks[0], device=self.device), torch.as_tensor(masks[1], device=self.device)
 

@@ -8,6 +8,7 @@ say) is shared.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 import mujoco
@@ -22,6 +23,14 @@ from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, compile_s
 
 _INPUTS = ("qpos", "qvel", "ctrl", "xfrc_applied")
 _OUTPUTS = ("xpos", "xquat", "cvel", "subtree_com", "xipos", "actuator_force", "qacc", "sensordata")
+
+
+def _log_warning(message: str) -> None:
+    logging.getLogger("genelab.mujoco").info("%s", message)
+
+
+# MuJoCo would write warnings into a file in the working directory.
+mujoco.set_mju_user_warning(_log_warning)
 
 
 class MujocoEngine:

@@ -1,0 +1,105 @@
+"""Checkpoints that do not fit are refused by name, and no code in them is run."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from genelab import TASKS
+from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import UsageError
+from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
+
+
+@pytest.fixture(scope="module")
+def env() -> ManagerBasedRlEnv:
+    return ManagerBasedRlEnv(TASKS.get("GeneLab-Inverted-Pendulum-v0").play_env)
+
+
+def write(path: Path, env: ManagerBasedRlEnv, **changes: Any) -> Path:
+    meta = {"backend": "rsl_rl", "task": "Some-Task-v0", "schema": schema_of(env), **changes}
+    save_atomically({"weights": torch.ones(2), "genelab": meta}, path)
+    return path
+
+
+def refusal(path: Path, env: ManagerBasedRlEnv) -> str:
+    with pytest.raises(UsageError) as caught:
+        load_checkpoint(path, "rsl_rl", env)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message.removeprefix(f"{path}: ")
+
+
+def test_a_fitting_one_is_read(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    content = load_checkpoint(write(tmp_path / "model.pt", env), "rsl_rl", env)
+    assert content["weights"].tolist() == [1, 1]
+    assert list(tmp_path.iterdir()) == [tmp_path / "model.pt"]
+
+
+def test_what_is_not_there_or_not_a_file(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    assert refusal(tmp_path / "model.pt", env) == "no such checkpoint"
+    assert refusal(tmp_path, env) == "a directory, not a checkpoint file"
+
+
+def test_an_html_page(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    page = tmp_path / "model.pt"
+    page.write_text("<!DOCTYPE html><html>404</html>")
+    assert refusal(page, env) == "not a checkpoint, but an HTML page"
+
+
+def test_a_truncated_file(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    path = write(tmp_path / "model.pt", env)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert "damaged" in refusal(path, env)
+
+
+def test_foreign_weights(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    torch.save({"model_state_dict": {}}, tmp_path / "model.pt")
+    assert refusal(tmp_path / "model.pt", env) == "not a checkpoint of GeneLab"
+
+
+def test_another_library(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    path = write(tmp_path / "model.pt", env, backend="skrl")
+    assert refusal(path, env) == "made with skrl, but this task's agent is of rsl_rl"
+
+
+def test_other_observations_are_named(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    schema = schema_of(env)
+    schema["observations"]["policy"]["terms"]["pole_ang_vel"] = 4
+    path = write(tmp_path / "model.pt", env, schema=schema)
+    assert refusal(path, env) == (
+        "trained on Some-Task-v0 with other observations: policy.terms.pole_ang_vel is 4 there, 3 here"
+    )
+    del schema["observations"]["policy"]["terms"]["pole_ang_vel"]
+    path = write(tmp_path / "model.pt", env, schema=schema)
+    assert "policy.terms.pole_ang_vel is missing there, 3 here" in refusal(path, env)
+
+
+def test_other_actions_are_named(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    path = write(tmp_path / "model.pt", env, schema={**schema_of(env), "actions": {"cart": 2}})
+    assert "other actions: cart is 2 there, 1 here" in refusal(path, env)
+
+
+class Payload:
+    """What a malicious file would hold."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return (_touch, ("executed",))
+
+
+def _touch(name: str) -> None:
+    Path(name).touch()
+
+
+def test_a_pickle_payload_is_not_executed(
+    tmp_path: Path, env: ManagerBasedRlEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"genelab": Payload()}, tmp_path / "model.pt", pickle_module=pickle)
+    assert "cannot" in refusal(tmp_path / "model.pt", env) or "safely" in refusal(tmp_path / "model.pt", env)
+    assert not (tmp_path / "executed").exists()

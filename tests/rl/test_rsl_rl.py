@@ -1,0 +1,210 @@
+"""Training with rsl_rl: what a run leaves, and that it can be repeated, resumed and loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from genelab import TASKS
+from genelab.config import Override, load_json
+from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import UsageError
+from genelab.rl import EvalOptions, Progress, TrainResult, resume_task, train_task
+from genelab.rl.backends import select_backend
+from genelab.rl.evaluator import eval_cfg, evaluate
+
+PENDULUM = "GeneLab-Inverted-Pendulum-v0"
+RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def train(name: str, task: str = PENDULUM, iterations: int = 4, **options: Any) -> TrainResult:
+    options.setdefault("seed", 3)
+    return train_task(task, num_envs=16, max_iterations=iterations, log_dir=Path(name), **options)
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    content = torch.load(path, weights_only=True)
+    return {**content["actor_state_dict"], **{f"critic.{k}": v for k, v in content["critic_state_dict"].items()}}
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def play_env(task: str = PENDULUM, num_envs: int = 8) -> ManagerBasedRlEnv:
+    return ManagerBasedRlEnv(eval_cfg(TASKS.get(task).play_env, num_envs))
+
+
+def test_a_run_leaves_what_the_design_says() -> None:
+    result = train("run", overrides=[Override("agent.save_interval", "2")])
+    assert result.status == "completed"
+    files = {path.name for path in result.path.iterdir()}
+    assert {"params", "run.json", "resume.pt", "model_2.pt", "model_4.pt", "model_final.pt"} <= files
+    assert any(name.startswith("events.out.tfevents") for name in files)
+    assert not any(name.startswith(".") or name.endswith(".tmp") for name in files)
+    record = json.loads((result.path / "run.json").read_text())
+    assert record["status"] == "completed"
+    assert (record["task"], record["backend"], record["engine"], record["seed"]) == (PENDULUM, "rsl_rl", "mujoco", 3)
+    assert record["env_steps"] == 4 * 24 * 16
+    assert record["wall_seconds"] > 0
+    assert record["versions"]["torch"].startswith("2.")
+    env, agent = (load_json(result.path / "params" / f"{name}.json") for name in ("env", "agent"))
+    assert (env.scene.num_envs, agent.max_iterations, agent.save_interval, env.seed) == (16, 4, 2, 3)
+
+
+def test_the_default_directory_is_named_by_backend_task_and_time() -> None:
+    result = train_task(PENDULUM, num_envs=4, max_iterations=1)
+    assert result.path.parts[:3] == ("logs", "rsl_rl", PENDULUM)
+
+
+def test_tensorboard_has_isaacs_keys() -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = train("run", iterations=8)
+    events = EventAccumulator(str(result.path))
+    events.Reload()
+    tags = set(events.Tags()["scalars"])
+    assert {
+        "Train/mean_reward",
+        "Train/mean_episode_length",
+        "Episode_Reward/upright",
+        "Episode_Termination/pole_fell",
+        "Loss/value",
+        "Loss/learning_rate",
+        "Policy/mean_std",
+        "Perf/total_fps",
+    } <= tags
+    assert [event.step for event in events.Scalars("Loss/value")] == list(range(1, 9))
+
+
+def test_the_same_seed_gives_the_same_weights_bit_for_bit() -> None:
+    first, second, other = train("a"), train("b"), train("c", seed=4)
+    assert equal(weights(first.checkpoint), weights(second.checkpoint))
+    assert not equal(weights(first.checkpoint), weights(other.checkpoint))
+
+
+@pytest.mark.parametrize("task", [PENDULUM, RNN])
+def test_an_interrupted_and_resumed_run_is_the_uninterrupted_one(task: str) -> None:
+    whole = train("whole", task, iterations=6)
+    train("part", task, iterations=3, overrides=[Override("agent.save_interval", "3")])
+    resumed = resume_task(Path("part"), max_iterations=6)
+    assert resumed.env_steps == whole.env_steps
+    assert equal(weights(whole.checkpoint), weights(resumed.checkpoint))
+
+
+def test_in_training_evaluation_changes_nothing_and_keeps_the_best() -> None:
+    plain = train("plain", RNN)
+    watched = train("watched", RNN, evaluation=EvalOptions(every=2, episodes=8, num_envs=4))
+    assert equal(weights(plain.checkpoint), weights(watched.checkpoint))
+    meta = json.loads((watched.path / "best_model_meta.json").read_text())
+    assert meta["iteration"] in (2, 4)
+    assert meta["episodes"] == 8
+    assert (watched.path / "best_model.pt").is_file()
+    # The best model, loaded and evaluated with the same seed, has the return that it was chosen for.
+    env = play_env(RNN, 4)
+    agent = load_json(watched.path / "params" / "agent.json")
+    setup = select_backend(agent).load(env, agent, watched.path / "best_model.pt")
+    again = evaluate(env, setup, episodes=8, seed=0)
+    assert again.summary()["return_mean"] == pytest.approx(meta["metrics"]["return_mean"], rel=1e-6)
+
+
+@pytest.mark.parametrize("rnn_type", [None, "lstm", "gru"])
+def test_a_loaded_policy_acts_exactly_as_the_live_one_did(rnn_type: str | None) -> None:
+    live: list[Any] = []
+    overrides = [Override(f"agent.{net}.rnn_type", str(rnn_type)) for net in ("actor", "critic")]
+    import genelab.rl.monitor as monitor_module
+
+    original = monitor_module.TrainMonitor.save
+
+    def save(self: Any, stem: str) -> Path:
+        live.append(self.learner.inference())
+        return original(self, stem)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(monitor_module.TrainMonitor, "save", save)
+        result = train("run", iterations=2, overrides=overrides)
+    env = play_env()
+    agent = load_json(result.path / "params" / "agent.json")
+    loaded = select_backend(agent).load(env, agent, result.checkpoint)
+    with torch.inference_mode():
+        observations, _ = env.reset(seed=0)
+        loaded.reset(None)
+        for step in range(20):
+            action = loaded.policy(observations)
+            assert torch.equal(action, live[-1].policy(observations))
+            observations, _, terminated, truncated, _ = env.step(action)
+            done = terminated | truncated if step != 10 else torch.ones(8, dtype=torch.bool)
+            loaded.reset(done)
+            live[-1].reset(done)
+
+
+def test_a_stochastic_policy_differs_from_the_deterministic_one() -> None:
+    result = train("run", iterations=1)
+    env = play_env()
+    agent = load_json(result.path / "params" / "agent.json")
+    observations, _ = env.reset(seed=0)
+    with torch.inference_mode():
+        mean, again, sample = (
+            select_backend(agent).load(env, agent, result.checkpoint, deterministic=mode).policy(observations)
+            for mode in (True, True, False)
+        )
+    assert torch.equal(mean, again)
+    assert not torch.equal(mean, sample)
+
+
+def test_a_warm_start_begins_with_the_weights_of_the_checkpoint() -> None:
+    first = train("first")
+    second = train(
+        "second", iterations=1, checkpoint=first.checkpoint, overrides=[Override("agent.algorithm.learning_rate", "0")]
+    )
+    before, after = weights(first.checkpoint), weights(second.checkpoint)
+    assert torch.equal(before["mlp.0.weight"], after["mlp.0.weight"])
+
+
+def test_progress_counts_to_the_budget_and_has_an_eta_from_the_first_iteration() -> None:
+    seen: list[Progress] = []
+    train("run", report=seen.append)
+    assert [progress.done for progress in seen] == [1, 2, 3, 4]
+    assert seen[0].eta > 0
+    assert seen[-1].eta == 0
+    assert seen[-1].env_steps == 4 * 24 * 16
+    assert 0 < seen[0].learn_share < 1
+
+
+def test_a_directory_with_a_run_is_not_written_over() -> None:
+    train("run", iterations=1)
+    with pytest.raises(UsageError, match="already holds a run"):
+        train("run", iterations=1)
+
+
+def test_a_directory_that_cannot_be_written_is_refused_before_training() -> None:
+    with pytest.raises(UsageError, match="cannot write to /proc/nowhere"):
+        train("/proc/nowhere/run")
+
+
+def test_resume_explains_what_is_missing() -> None:
+    with pytest.raises(UsageError, match="is not a run directory"):
+        resume_task(Path("nothing"))
+    result = train("run", iterations=1)
+    with pytest.raises(UsageError, match="has spent its iterations"):
+        resume_task(result.path)
+    with pytest.raises(UsageError, match="is a run of GeneLab-Inverted-Pendulum-v0, not of Other-v0"):
+        resume_task(result.path, task_id="Other-v0")
+
+
+def test_the_policy_learns_to_balance() -> None:
+    result = train_task(PENDULUM, num_envs=256, max_iterations=30, seed=1, log_dir=Path("run"))
+    env = play_env(num_envs=16)
+    agent = load_json(result.path / "params" / "agent.json")
+    setup = select_backend(agent).load(env, agent, result.checkpoint)
+    evaluation = evaluate(env, setup, episodes=16, seed=0)
+    assert evaluation.return_mean > 35  # of 40; zero actions earn about 2
