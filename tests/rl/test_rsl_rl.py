@@ -202,7 +202,7 @@ def test_resume_explains_what_is_missing() -> None:
 
 
 def test_the_policy_learns_to_balance() -> None:
-    result = train_task(PENDULUM, num_envs=256, max_iterations=30, seed=1, log_dir=Path("run"))
+    result = train_task(PENDULUM, num_envs=512, max_iterations=30, seed=1, log_dir=Path("run"))
     env = play_env(num_envs=16)
     agent = load_json(result.path / "params" / "agent.json")
     setup = select_backend(agent).load(env, agent, result.checkpoint)

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     help="Who acts: zero actions (default), random ones in [-1, 1], or a checkpoint's policy.",
 )
 @click.option("--checkpoint", metavar="FILE", type=click.Path(path_type=Path), help="Policy for --agent trained.")
+@click.option(
+    "--replay",
+    metavar="DUMP",
+    type=click.Path(path_type=Path),
+    help="Play what led to a NaN, from the dump a training run left.",
+)
 @click.option("--num-envs", type=click.IntRange(min=1), help="How many environments run side by side.")
 @click.option(
     "--steps",
@@ -42,6 +48,7 @@ def command(
     overrides: Sequence[Override],
     agent: Any,
     checkpoint: Path | None,
+    replay: Path | None,
     num_envs: int | None,
     max_steps: int | None,
     **options: Any,
@@ -49,8 +56,11 @@ def command(
     """Run TASK with zero or random actions or a trained policy."""
     changes = [*shortcut_overrides(options), *overrides]
     import_modules(imports)
-    from genelab.rl import play_task
+    from genelab.rl import play_task, replay_dump
 
+    if replay is not None:
+        replay_dump(replay, task, click.echo)
+        return
     profile = profile_from(options)
     with _progress() as on_step:
         result = play_task(

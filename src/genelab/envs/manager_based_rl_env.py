@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -58,6 +58,16 @@ class ManagerBasedRlEnvCfg(ManagerBasedEnvCfg):
             raise ConfigError(f"env.episode_length_s: must be positive, got {self.episode_length_s}")
 
 
+class StepWatcher(Protocol):
+    """Looks on while an environment is stepped."""
+
+    def before_step(self, action: Tensor) -> None:
+        """A step is about to be made."""
+
+    def after_step(self, observations: dict[str, Tensor], reward: Tensor) -> None:
+        """A step was made."""
+
+
 class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
     """A task in `num_envs` copies.
 
@@ -69,6 +79,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(self, cfg: ManagerBasedRlEnvCfg, *, notify: Callable[[str], None] | None = None) -> None:
+        self.watcher: StepWatcher | None = None
         self._extras: dict[str, Any] = {}
         super().__init__(cfg, notify=notify)
         self._set_spaces()
@@ -124,7 +135,10 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
 
     def _step(self, action: Tensor | np.ndarray) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor, dict[str, Any]]:
         self._extras = {}
-        self._advance(torch.as_tensor(action, device=self.device))
+        action = torch.as_tensor(action, device=self.device)
+        if self.watcher is not None:
+            self.watcher.before_step(action)
+        self._advance(action)
         self.episode_length_buf += 1
         done = self.termination_manager.compute()
         reward = self.reward_manager.compute()
@@ -141,7 +155,10 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         self.event_manager.advance(self.step_dt, ended)
         self.scene.engine.refresh()
         self._extras["time_outs"] = truncated
-        return self.observation_manager.compute(), reward, terminated, truncated, self._extras
+        observations = self.observation_manager.compute()
+        if self.watcher is not None:
+            self.watcher.after_step(observations, reward)
+        return observations, reward, terminated, truncated, self._extras
 
     def _reset_envs(self, env_ids: EnvIds) -> dict[str, Any]:
         every = torch.arange(self.num_envs, device=self.device) if env_ids is None else env_ids

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from genelab.rl.monitor import Progress
-    from genelab.rl.play import PlayResult, play_task
+    from genelab.rl.play import PlayResult, play_task, replay_dump
     from genelab.rl.profiling import ProfileCfg
     from genelab.rl.train import EvalOptions, TrainResult, resume_task, train_task
 
@@ -21,6 +21,7 @@ _HOME = {
     "Progress": "genelab.rl.monitor",
     "TrainResult": "genelab.rl.train",
     "play_task": "genelab.rl.play",
+    "replay_dump": "genelab.rl.play",
     "resume_task": "genelab.rl.train",
     "train_task": "genelab.rl.train",
 }
@@ -32,6 +33,7 @@ __all__ = [
     "Progress",
     "TrainResult",
     "play_task",
+    "replay_dump",
     "resume_task",
     "train_task",
 ]

@@ -12,14 +12,17 @@ import torch
 
 from genelab.config import atomic_write_bytes
 from genelab.envs import ManagerBasedEnv
-from genelab.errors import UsageError
+from genelab.errors import GenelabError, UsageError
 
 
 def save_atomically(content: Any, path: Path) -> None:
     """`torch.save` to a temporary name, then rename."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    atomic_write_bytes(path, buffer.getvalue())
+    try:
+        atomic_write_bytes(path, buffer.getvalue())
+    except OSError as error:
+        raise GenelabError(f"cannot write {path}: {error.strerror}") from error
 
 
 def schema_of(env: ManagerBasedEnv) -> dict[str, Any]:
@@ -42,18 +45,23 @@ def load_checkpoint(path: Path, backend: str, env: ManagerBasedEnv | None = None
 
     With an environment, its schema must be the one the checkpoint was made with.
     """
-    content = _read(path)
-    meta = content.get("genelab") if isinstance(content, dict) else None
+    content = read_safely(path)
+    check_meta(content.get("genelab") if isinstance(content, dict) else None, path, backend, env)
+    return content
+
+
+def check_meta(meta: Any, path: Path, backend: str, env: ManagerBasedEnv | None = None) -> None:
+    """Refuse a checkpoint by what it says about itself: another library's, or of another schema than the env's."""
     if not isinstance(meta, dict):
         raise UsageError(f"{path}: not a checkpoint of GeneLab")
     if meta["backend"] != backend:
         raise UsageError(f"{path}: made with {meta['backend']}, but this task's agent is of {backend}")
     if env is not None:
         check_schema(meta["schema"], schema_of(env), path, meta["task"])
-    return content
 
 
-def _read(path: Path) -> Any:
+def check_archive(path: Path) -> None:
+    """Refuse what cannot be a checkpoint file at all: all of them are ZIP archives."""
     if path.is_dir():
         raise UsageError(f"{path}: a directory, not a checkpoint file")
     if not path.is_file():
@@ -62,6 +70,11 @@ def _read(path: Path) -> Any:
         head = path.read_bytes()[:200].lstrip().lower()
         what = "an HTML page" if head.startswith((b"<!doctype", b"<html")) else "damaged, or of another kind"
         raise UsageError(f"{path}: not a checkpoint, but {what}")
+
+
+def read_safely(path: Path) -> Any:
+    """The content of a file of tensors and plain values; no code in it is run."""
+    check_archive(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:

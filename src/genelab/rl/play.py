@@ -18,8 +18,12 @@ from genelab.config import TASKS, Override, apply_overrides
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
 from genelab.errors import UsageError
 from genelab.rl.backends import InferenceSetup, select_backend
+from genelab.rl.nan_guard import load_replay
 from genelab.rl.policies import random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, profiler
+
+_REPLAY_SHOWN = 10
+"""The last steps of a replay, which are shown in numbers."""
 
 Agent = Literal["zero", "random", "trained"]
 
@@ -82,6 +86,26 @@ def play_task(
         return _play(env, _setup(env, agent, cfg.agent, checkpoint), total, profile, on_step)
     finally:
         env.close()
+
+
+@torch.inference_mode()
+def replay_dump(path: Path, task_id: str, show: Callable[[str], None]) -> int:
+    """Play what led to a number that was none, and show the environment it happened in; returns the steps played."""
+    replay = load_replay(path, TASKS.entry(task_id).id)
+    env, i = replay.env, replay.environment
+    show(replay.message)
+    steps = len(replay.actions)
+    for step, action in enumerate(replay.actions.to(env.device), start=1):
+        observations, reward, *_ = env.step(action)
+        seen = ", ".join(f"{name} {_row(values[i])}" for name, values in observations.items())
+        if step > steps - _REPLAY_SHOWN:
+            show(f"step {step}/{steps}: action {_row(action[i])}, {seen}, reward {reward[i]:.4g}")
+    env.close()
+    return steps
+
+
+def _row(values: Tensor) -> str:
+    return "[" + " ".join(f"{value:.4g}" for value in values.tolist()) + "]"
 
 
 def _setup(env: ManagerBasedEnv, agent: Agent, agent_cfg: Any, checkpoint: Path | None) -> InferenceSetup:

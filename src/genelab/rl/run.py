@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from genelab.config import atomic_write_text, dump_json
-from genelab.errors import UsageError
+from genelab.errors import GenelabError, UsageError
 
 Status = Literal["running", "completed", "interrupted", "failed"]
 _PACKAGES = (
@@ -98,7 +98,10 @@ class RunDirectory:
         self._write()
 
     def _write(self) -> None:
-        atomic_write_text(self.path / "run.json", json.dumps(self.record, indent=2) + "\n")
+        try:
+            atomic_write_text(self.path / "run.json", json.dumps(self.record, indent=2) + "\n")
+        except OSError as error:
+            raise GenelabError(f"cannot write {self.path / 'run.json'}: {error.strerror}") from error
 
 
 def versions() -> dict[str, str | None]:

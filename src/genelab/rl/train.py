@@ -23,7 +23,9 @@ from genelab.errors import UsageError
 from genelab.rl.backends import Backend, TrainContext, select_backend
 from genelab.rl.eval_callback import EvalCallback
 from genelab.rl.evaluator import eval_cfg
+from genelab.rl.launch.ranks import FollowerMonitor, Rank, check_backend, open_run
 from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writer
+from genelab.rl.nan_guard import NanGuard
 from genelab.rl.profiling import ProfileCfg, profiler
 from genelab.rl.run import RunDirectory
 
@@ -80,10 +82,11 @@ def train_task(
     if seed is not None:
         cfg.agent.seed = seed
     apply_overrides({"env": cfg.env, "agent": cfg.agent}, overrides)
-    cfg.env.seed = cfg.agent.seed
-    run = RunDirectory(log_dir or RunDirectory.default_path(backend.name, task_id))
-    if (run.path / "run.json").exists():
-        raise UsageError(f"--log-dir: {run.path} already holds a run; choose another, or --resume {run.path}")
+    rank = Rank.current()
+    if not rank.alone:
+        check_backend(backend.name, task_id)
+    cfg.env.seed = cfg.agent.seed + rank.index
+    run = open_run(log_dir or RunDirectory.default_path(backend.name, task_id))
     training = _Training(task_id, cfg.env, cfg.agent, backend, run, evaluation, profile, report, notify)
     run.create()
     run.write_params(cfg.env, cfg.agent)
@@ -105,6 +108,8 @@ def resume_task(
     record = run.read()
     if task_id is not None and task_id.lower() != record["task"].lower():
         raise UsageError(f"--resume: {run_dir} is a run of {record['task']}, not of {task_id}")
+    if record.get("ranks", 1) > 1 or not Rank.current().alone:
+        raise UsageError(f"--resume: a run of many ranks cannot go on; start one with --checkpoint of {run_dir}")
     if not (run_dir / "resume.pt").is_file():
         raise UsageError(f"--resume: {run_dir} has no resume.pt: the run ended before its first checkpoint")
     env, agent = (load_json(run_dir / "params" / f"{name}.json") for name in ("env", "agent"))
@@ -142,18 +147,21 @@ class _Training:
         self.profile = profile
         self.report = report
         self.notify = notify
+        self.rank = Rank.current()
 
     def start(self, *, checkpoint: Path | None = None, resume: dict[str, Any] | None = None) -> TrainResult:
         """Train, and say in `run.json` how it ended."""
-        seed_everything(self.agent.seed)
+        seed_everything(self.agent.seed + self.rank.index)
         env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
+        env.watcher = NanGuard(env, self.task_id, self.run.path)
         facts = {
             "task": self.task_id,
             "backend": self.backend.name,
             "engine": env.scene.engine.name,
             "device": str(env.device),
             "seed": self.agent.seed,
-            "num_envs": env.num_envs,
+            "num_envs": env.num_envs * self.rank.world_size,
+            "ranks": self.rank.world_size,
             "budget": self.backend.budget(self.agent),
             "unit": self.backend.unit,
         }
@@ -164,12 +172,13 @@ class _Training:
             env.close()
 
     def _train(self, env: ManagerBasedRlEnv, checkpoint: Path | None, resume: dict[str, Any] | None) -> TrainResult:
-        writer = _tensorboard(self.run.path)
+        leads = self.rank.leads
+        writer = _tensorboard(self.run.path) if leads else None
         status: Literal["completed", "interrupted", "failed"] = "failed"
-        evaluation = self._eval_callback(env.num_envs)
+        evaluation = self._eval_callback(env.num_envs) if leads else None
         start = time.perf_counter()
-        with profiler(self.profile) as trace:
-            monitor = TrainMonitor(
+        with profiler(self.profile if leads else None) as trace:
+            monitor = (TrainMonitor if leads else FollowerMonitor)(
                 env,
                 path=self.run.path,
                 suffix=self.backend.suffix,
@@ -192,19 +201,21 @@ class _Training:
                 on_ready=lambda: _restore(env, monitor, resume),
             )
             try:
-                with _stop_on_signals(monitor, self.notify):
+                with _stop_on_signals(monitor if self.rank.alone else self.rank, self.notify):
                     self.backend.train(context)
+                monitor.save(self.backend.final_name)
                 status = "completed"
             except TrainingInterrupted:
                 status = "interrupted"
             finally:
                 seconds = time.perf_counter() - start
-                last = monitor.save("model_final") if status == "completed" else monitor.last_checkpoint
                 rate = monitor.env_steps / seconds if seconds > 0 else 0.0
                 self.run.finish(status, env_steps=monitor.env_steps, steps_per_second=round(rate, 1))
-                writer.close()
+                if writer is not None:
+                    writer.close()
                 if evaluation is not None:
                     evaluation.env.close()
+        last = monitor.last_checkpoint
         assert last is not None
         return TrainResult(
             path=self.run.path, checkpoint=last, status=status, env_steps=monitor.env_steps, seconds=seconds
@@ -247,13 +258,13 @@ def _tensorboard(path: Path) -> Writer:
 
 
 @contextmanager
-def _stop_on_signals(monitor: TrainMonitor, notify: Callable[[str], None]) -> Iterator[None]:
+def _stop_on_signals(run: TrainMonitor | Rank, notify: Callable[[str], None]) -> Iterator[None]:
     """The first Ctrl-C or SIGTERM lets the iteration finish and saves; the second one does not wait."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if monitor.stop_requested:
+        if run.stop_requested:
             raise KeyboardInterrupt
-        monitor.stop_requested = True
+        run.stop_requested = True
         notify("stopping after this iteration; once more to stop at once")
 
     if threading.current_thread() is not threading.main_thread():

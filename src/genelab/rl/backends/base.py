@@ -81,6 +81,8 @@ class Backend(ABC):
     """The extra that installs the library; None if it always is."""
     suffix: ClassVar[str] = ".pt"
     """Suffix of its checkpoints."""
+    final_name: ClassVar[str] = "model_final"
+    """Name, without suffix, of the checkpoint at the end of a run."""
     unit: ClassVar[Literal["iterations", "timesteps"]] = "iterations"
     """What its budget counts."""
 
