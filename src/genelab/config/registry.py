@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from genelab.config.serialize import import_name
+from genelab.config.hints import import_name
 from genelab.errors import ConfigError, UsageError, did_you_mean, summary
 
 ENTRY_POINT_GROUP = "genelab.tasks"

@@ -1,0 +1,102 @@
+"""What annotations say, for overrides and JSON alike."""
+
+import builtins
+import collections.abc
+import functools
+import importlib
+import operator
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+SEQUENCES = (list, tuple, collections.abc.Sequence)
+MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+CALLABLES = (collections.abc.Callable, type)
+
+
+class _UnknownMeta(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls  # `torch.Tensor` is unknown where `torch` is
+
+
+class Unknown(metaclass=_UnknownMeta):
+    """Stands in an annotation for a name that is imported only under TYPE_CHECKING: as good as `Any`."""
+
+
+class _Namespace(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        return Unknown
+
+
+UNTYPED = (Any, object, Unknown)
+
+
+@functools.cache
+def field_types(cls: type) -> Mapping[str, Any]:
+    """The annotated type of each field of a dataclass; `Any` where the annotation cannot be resolved."""
+    resolved = {}
+    for field in fields(cls):
+        owner = next(
+            c for c in reversed(cls.__mro__) if vars(c).get("__dataclass_fields__", {}).get(field.name) is field
+        )
+        module = sys.modules.get(owner.__module__)
+        names = _Namespace({**vars(owner), **vars(builtins), **(vars(module) if module else {})})
+        holder = type(owner.__name__, (), {"__annotations__": {field.name: field.type}})
+        try:
+            resolved[field.name] = get_type_hints(holder, {}, names)[field.name]
+        except (NameError, AttributeError, TypeError, SyntaxError):
+            resolved[field.name] = Any
+    return types.MappingProxyType(resolved)
+
+
+def origin_of(hint: Any) -> Any:
+    """`list` for `list[int]`; a type without arguments is its own origin."""
+    return get_origin(hint) or hint
+
+
+def union_members(hint: Any) -> tuple[Any, ...]:
+    """The alternatives of a union; a type that is not a union is its only alternative."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def only_member(hint: Any, kinds: tuple[Any, ...]) -> Any:
+    """The one alternative of a union that is of these kinds; `Any` if there is none or more than one."""
+    found = [member for member in union_members(hint) if origin_of(member) in kinds]
+    return found[0] if len(found) == 1 else Any
+
+
+def element_types(hint: Any, length: int) -> list[Any] | None:
+    """Types annotated for the elements of a list or tuple of this length; None if the annotation has another length."""
+    sequence = only_member(hint, SEQUENCES)
+    args = get_args(sequence)
+    if get_origin(sequence) is tuple and args[-1:] != (...,):
+        return list(args) if len(args) == length else None
+    return [args[0] if args else Any] * length
+
+
+def value_type(hint: Any) -> Any:
+    """The type annotated for the values of a dict."""
+    args = get_args(only_member(hint, MAPPINGS))
+    return args[1] if args else Any
+
+
+def import_name(name: str) -> Any:
+    """The object that "module:qualified.name" stands for; fails as the import or the look-up does."""
+    module, _, qualname = name.partition(":")
+    if not (module and qualname):
+        raise ValueError(f"{name!r} is not of the form 'module:name'")
+    return operator.attrgetter(qualname)(importlib.import_module(module))
+
+
+def join_path(path: str, key: object) -> str:
+    """The dotted path of a key one level below `path`."""
+    return f"{path}.{key}" if path else str(key)
+
+
+def is_config(node: Any) -> bool:
+    """Whether this is a config object, not a class of them."""
+    return is_dataclass(node) and not isinstance(node, type)
