@@ -51,11 +51,11 @@ def env_cfg() -> ManagerBasedRlEnvCfg:
 
 
 def ppo_cfg() -> RslRlOnPolicyRunnerCfg:
-    """300 iterations of PPO on layers of 256 and 128."""
+    """PPO on layers of 256 and 128; 150 iterations of 512 environments solve it, published are 300 of 4096."""
     return RslRlOnPolicyRunnerCfg(
         experiment_name="double_inverted_pendulum_flat",
-        max_iterations=300,
-        save_interval=50,
+        max_iterations=150,
+        save_interval=25,
         actor=RslRlModelCfg(hidden_dims=(256, 128), distribution=RslRlDistributionCfg()),
         critic=RslRlModelCfg(hidden_dims=(256, 128)),
     )

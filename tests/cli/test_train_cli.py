@@ -1,0 +1,133 @@
+"""`genelab train`, used as a person would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from genelab.cli.main import run
+from genelab.cli.progress import duration, line
+from genelab.rl import Progress
+
+TASK = "GeneLab-Inverted-Pendulum-v0"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def train(*words: str) -> int:
+    return run(["train", TASK, "--num-envs", "4", "--log-dir", "run", *words])
+
+
+def params(name: str) -> dict:
+    return json.loads(Path(f"run/params/{name}.json").read_text())
+
+
+def test_options_reach_the_run(capfd: pytest.CaptureFixture[str]) -> None:
+    assert train("--max_iterations", "2", "--seed", "9", "--agent.algorithm.gamma", "0.9", "--dt", "0.004") == 0
+    out = capfd.readouterr().out
+    assert out.startswith("completed: 192 env steps")
+    assert f"genelab play {TASK} --checkpoint run/model_final.pt" in out
+    assert (params("env")["scene"]["num_envs"], params("env")["simulation"]["dt"]) == (4, 0.004)
+    assert (params("agent")["max_iterations"], params("agent")["seed"]) == (2, 9)
+    assert params("agent")["algorithm"]["gamma"] == 0.9
+
+
+def test_the_command_it_names_plays_the_policy(capfd: pytest.CaptureFixture[str]) -> None:
+    assert train("--steps", "1", "--quiet") == 0
+    command = capfd.readouterr().out.splitlines()[-1].partition("genelab ")[2].split()
+    assert run([*command, "--steps", "5"]) == 0
+    assert "5 steps" in capfd.readouterr().out
+
+
+def test_progress_is_plain_lines_when_it_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    assert train("--max-iterations", "3") == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].startswith("iteration 1/3 · 33% · ETA 0:")
+    assert lines[-1].startswith("iteration 3/3 · 100% · ETA 0:00")
+    assert all("steps/s (collecting" in text for text in lines)
+
+
+def test_quiet_says_only_the_result(capfd: pytest.CaptureFixture[str]) -> None:
+    assert train("--max-iterations", "1", "-q") == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_eval_every_works_without_a_budget_option() -> None:
+    words = ("agent.max_iterations=2", "--eval_every", "1", "--eval_episodes", "4", "--eval_num_envs", "2")
+    assert train(*words, "--eval_seed", "5") == 0
+    meta = json.loads(Path("run/best_model_meta.json").read_text())
+    assert (meta["seed"], meta["episodes"]) == (5, 4)
+
+
+def test_resume_goes_on_in_the_same_directory(capfd: pytest.CaptureFixture[str]) -> None:
+    assert train("--max-iterations", "1") == 0
+    assert run(["train", TASK, "--resume", "run", "--max-iterations", "3"]) == 0
+    assert "completed: 288 env steps" in capfd.readouterr().out
+    assert torch.load("run/resume.pt", weights_only=True)["monitor"]["done"] == 3
+
+
+def test_prof_traces_iterations() -> None:
+    assert (
+        train(
+            "--max-iterations",
+            "3",
+            "--prof",
+            "--prof-out",
+            "t",
+            "--prof-wait",
+            "0",
+            "--prof-warmup",
+            "1",
+            "--prof-active",
+            "2",
+        )
+        == 0
+    )
+    assert list(Path("t").glob("*.pt.trace.json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--max-iterations", "0"), "Invalid value for '--max-iterations': 0 is not in the range x>=1."),
+        (("--max-iterations", "2", "--steps", "3"), "--steps is another name for --max-iterations"),
+        (("--agent.algorithm.gama", "1"), "agent.algorithm.gama: no such key. Did you mean 'gamma'"),
+        (("--checkpoint", "nothing.pt"), "nothing.pt: no such checkpoint"),
+        (("--vis", "--headless"), "--vis and --headless exclude each other"),
+    ],
+)
+def test_wrong_words(words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(*words) == 2
+    err = capfd.readouterr().err
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_resume_takes_no_other_config(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", TASK, "--resume", "run", "env.simulation.dt=0.1"]) == 2
+    assert "--resume goes on with the run's own config" in capfd.readouterr().err
+
+
+def test_a_checkpoint_of_another_task_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert train("--max-iterations", "1") == 0
+    capfd.readouterr()
+    assert run(["play", "GeneLab-Double-Inverted-Pendulum-v0", "--checkpoint", "run/model_final.pt"]) == 2
+    assert "trained on GeneLab-Inverted-Pendulum-v0 with other observations" in capfd.readouterr().err
+
+
+def test_a_line_of_progress() -> None:
+    progress = Progress(
+        done=50, total=200, unit="iterations", env_steps=614400, elapsed=30.0, eta=90.0,
+        collect_fps=60000.0, total_fps=24000.0, learn_share=0.6, return_mean=12.345, length_mean=310.4,
+    )  # fmt: skip
+    assert line(progress) == (
+        "iteration 50/200 · 25% · ETA 1:30 · return 12.35 · length 310 · "
+        "24,000 steps/s (collecting 60,000, learning 60% of the time)"
+    )
+    assert (duration(59.6), duration(3725)) == ("1:00", "1:02:05")
