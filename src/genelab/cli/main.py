@@ -18,6 +18,7 @@ _VERBS = {
     "info": "Show what a task is made of.",
     "play": "Run a task and look at it.",
     "train": "Train a task.",
+    "eval": "Judge a trained policy.",
 }
 
 
@@ -86,3 +87,7 @@ def run(args: list[str]) -> int:
 def _fail(message: str, code: int) -> int:
     click.echo(f"genelab: {' '.join(message.split())}", err=True)
     return code
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +14,33 @@ import click
 
 from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
 from genelab.cli.profiling import profile_from, profile_options
-from genelab.cli.progress import train_progress
+from genelab.cli.progress import PLAIN_SECONDS, duration, line, train_progress
 from genelab.config import Override
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from genelab.rl import TrainResult
+    from genelab.rl.launch.seeds import SeedRun
+
+
+def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that train in several processes."""
+    options = (
+        click.option("--seeds", metavar="1,2,3", help="Train once per seed, each in a process and a directory."),
+        click.option("--parallel", type=click.IntRange(min=1), help="Seeds that train at a time [1]."),
+        click.option("--launcher", type=click.Choice(["local", "ray"]), help="Where the seeds train [local]."),
+        click.option("--ray-address", metavar="ADDRESS", help="Ray cluster [one of this machine]."),
+        click.option("--gpus", type=click.IntRange(min=1), help="Spread the run over so many GPUs, with torchrun."),
+        click.option("--ranks", type=click.IntRange(min=1), help="The same on the CPU: so many processes."),
+        click.option("--num-envs-per-gpu", type=click.IntRange(min=1), help="--num-envs of each rank, not of all."),
+        click.option("--nnodes", type=click.IntRange(min=1), help="Machines that take part, each with --gpus [1]."),
+        click.option("--node-rank", type=click.IntRange(min=0), help="Which of the machines this is."),
+        click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 @click.command("train", cls=TaskCommand)
@@ -47,8 +72,11 @@ if TYPE_CHECKING:
 @click.option("--eval-seed", type=click.IntRange(min=0), default=0, help="Seed of the evaluation [0].")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 @simulation_options
+@launch_options
 @profile_options
+@click.pass_context
 def command(
+    ctx: click.Context,
     task: str,
     imports: Sequence[str],
     overrides: Sequence[Override],
@@ -75,8 +103,18 @@ def command(
         raise click.UsageError(
             "--resume goes on with the run's own config: only --max-iterations and --eval-* go with it"
         )
+    from genelab.rl.launch import check_options
+    from genelab.rl.launch.ranks import enter_rank
+
+    check_options(ctx.params)
+    rank = enter_rank()
     import_modules(imports)
+    if options["seeds"] is not None:
+        _train_seeds(ctx, changes)
+    if options["gpus"] or options["ranks"]:
+        _train_ranks(ctx, changes)
     from genelab.rl import EvalOptions, resume_task, train_task
+    from genelab.rl.launch.seeds import tell_launcher
 
     evaluation = None
     if eval_every is not None:
@@ -85,9 +123,10 @@ def command(
         "max_iterations": budget,
         "evaluation": evaluation,
         "profile": profile_from(options),
-        "notify": say,
+        "notify": say if rank.leads else lambda message: None,
     }
-    with train_progress(quiet=quiet) as report:
+    with train_progress(quiet=quiet or not rank.leads) as report:
+        report = tell_launcher(report) if rank.leads else report
         if resume is not None:
             result = resume_task(resume, task_id=task, report=report, **common)
         else:
@@ -101,16 +140,109 @@ def command(
                 report=report,
                 **common,
             )
-    _print(task, result)
+    if rank.leads:
+        _print(task, result, resumable=rank.alone)
 
 
-def _print(task: str, result: TrainResult) -> None:
+def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
     rate = result.env_steps / result.seconds if result.seconds else 0.0
     click.echo(f"{result.status}: {result.env_steps:,} env steps in {result.seconds:.1f} s ({rate:,.0f} per second)")
     click.echo(f"run        {result.path}")
     click.echo(f"checkpoint {result.checkpoint}")
-    quoted = shlex.quote(str(result.path if result.status == "interrupted" else result.checkpoint))
+    checkpoint = f"--checkpoint {shlex.quote(str(result.checkpoint))}"
     if result.status == "interrupted":
-        click.echo(f"go on with: genelab train {task} --resume {quoted}")
+        go_on = f"--resume {shlex.quote(str(result.path))}" if resumable else checkpoint
+        click.echo(f"go on with: genelab train {task} {go_on}")
         raise click.exceptions.Exit(130)
-    click.echo(f"look at it: genelab play {task} --checkpoint {quoted}")
+    click.echo(f"look at it: genelab play {task} {checkpoint}")
+
+
+def _words(ctx: click.Context, without: Sequence[str]) -> list[str]:
+    """The command line, for another process: what the user gave, but for these options."""
+    words = [ctx.params["task"]]
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.COMMANDLINE
+        if isinstance(param, click.Option) and given and param.name not in without:
+            flag, value = max(param.opts, key=len), ctx.params[str(param.name)]
+            values = value if isinstance(value, tuple) else [value]
+            words += [flag] if param.is_flag else [f"{flag}={one}" for one in values]
+    return words + [f"--{override.path}={override.text}" for override in ctx.params["overrides"]]
+
+
+def _train_ranks(ctx: click.Context, changes: Sequence[Override]) -> None:
+    from genelab.rl.launch import RANK_OPTIONS
+    from genelab.rl.launch.ranks import RankOptions, train_ranks
+
+    names = ("num_envs", *RANK_OPTIONS)
+    options = RankOptions(**{name: ctx.params[name] for name in names if ctx.params[name] is not None})
+    words = _words(ctx, without=("log_dir", *names))
+    task, log_dir = ctx.params["task"], ctx.params["log_dir"]
+    ctx.exit(train_ranks(task, options, words=words, overrides=changes, log_dir=log_dir))
+
+
+def _train_seeds(ctx: click.Context, changes: Sequence[Override]) -> None:
+    from genelab.rl.launch import SEED_OPTIONS
+    from genelab.rl.launch.seeds import parse_seeds, train_seeds
+
+    options = ctx.params
+    with _seeds_progress(quiet=options["quiet"]) as report:
+        runs = train_seeds(
+            options["task"],
+            parse_seeds(options["seeds"]),
+            words=_words(ctx, without=("log_dir", *SEED_OPTIONS)),
+            overrides=changes,
+            log_dir=options["log_dir"],
+            parallel=options["parallel"] or 1,
+            ray=options["launcher"] == "ray",
+            ray_address=options["ray_address"],
+            report=report,
+            notify=say,
+        )
+    from rich.console import Console
+
+    Console().print(_table(runs))
+    for run in runs:
+        if run.state == "failed":
+            click.echo(f"seed {run.seed} failed, exit code {run.exit_code}: {run.last_words} (see {run.log})")
+    click.echo(f"runs       {runs[0].path.parent}")
+    states = {run.state for run in runs}
+    ctx.exit(1 if "failed" in states else 0 if states == {"completed"} else 130)
+
+
+@contextmanager
+def _seeds_progress(*, quiet: bool) -> Iterator[Callable[[Sequence[SeedRun]], None]]:
+    """A function that shows how far the seeds are: a live table on a terminal, elsewhere lines now and then."""
+    if sys.stderr.isatty() and not quiet:
+        from rich.console import Console
+        from rich.live import Live
+
+        # Without a thread of its own, since this process forks.
+        with Live("", console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+            yield lambda runs: live.update(_table(runs), refresh=True)
+        return
+    shown: dict[int, tuple[str, float]] = {}
+
+    def report(runs: Sequence[SeedRun]) -> None:
+        for run in runs:
+            now = time.monotonic()
+            state, last = shown.get(run.seed, ("waiting", now))
+            if run.state != state or (run.state == "running" and now - last >= PLAIN_SECONDS):
+                shown[run.seed] = (run.state, now)
+                how_far = f" · {line(progress)}" if (progress := run.progress) else ""
+                click.echo(f"seed {run.seed}: {run.state}{how_far}", err=True)
+
+    yield (lambda runs: None) if quiet else report
+
+
+def _table(runs: Sequence[SeedRun]) -> Table:
+    from rich.table import Table
+
+    table = Table("seed", "state", "progress", "return", "ETA", "time")
+    for run in runs:
+        cells = ["", "", ""]
+        if (progress := run.progress) is not None:
+            cells[0] = f"{progress.done:,}/{progress.total:,} {progress.unit}"
+            cells[1] = "" if progress.return_mean is None else f"{progress.return_mean:.2f}"
+            cells[2] = duration(progress.eta) if run.state == "running" else ""
+        table.add_row(str(run.seed), run.state, *cells, duration(run.seconds))
+    return table

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from genelab.rl.evaluator import evaluate_task
     from genelab.rl.monitor import Progress
     from genelab.rl.play import PlayResult, play_task, replay_dump
     from genelab.rl.profiling import ProfileCfg
@@ -20,6 +21,7 @@ _HOME = {
     "ProfileCfg": "genelab.rl.profiling",
     "Progress": "genelab.rl.monitor",
     "TrainResult": "genelab.rl.train",
+    "evaluate_task": "genelab.rl.evaluator",
     "play_task": "genelab.rl.play",
     "replay_dump": "genelab.rl.play",
     "resume_task": "genelab.rl.train",
@@ -32,6 +34,7 @@ __all__ = [
     "ProfileCfg",
     "Progress",
     "TrainResult",
+    "evaluate_task",
     "play_task",
     "replay_dump",
     "resume_task",

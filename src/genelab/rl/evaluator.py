@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import copy
+import datetime
+import json
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from genelab.config import TASKS, Override, apply_overrides, atomic_write_text
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from genelab.errors import GenelabError
-from genelab.rl.backends.base import InferenceSetup
+from genelab.errors import GenelabError, UsageError
+from genelab.rl.backends.base import InferenceSetup, select_backend
+from genelab.rl.run import versions
 
 MAX_EPISODE_S = 30.0
 """Endless episodes are cut to this, s."""
@@ -62,6 +68,58 @@ def eval_cfg(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
     return cfg
 
 
+def evaluate_task(
+    task_id: str,
+    checkpoint: Path,
+    *,
+    num_envs: int = 64,
+    episodes: int = 100,
+    seed: int = 0,
+    deterministic: bool = True,
+    max_steps: int | None = None,
+    overrides: Sequence[Override] = (),
+    out: Path | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> dict[str, Any]:
+    """Evaluate a checkpoint in the task's play config; returns the report, and writes it to `out`."""
+    task = TASKS.get(task_id)
+    backend = select_backend(task.agent)
+    cfg = task.play_env if task.play_env is not None else task.env
+    apply_overrides({"env": cfg, "agent": task.agent}, overrides)
+    if not checkpoint.is_file():
+        raise UsageError(f"{checkpoint}: no such checkpoint")
+    if out is not None and not out.resolve().parent.is_dir():
+        raise UsageError(f"--out: there is no directory {out.parent}")
+    start = time.perf_counter()
+    env = ManagerBasedRlEnv(eval_cfg(cfg, min(num_envs, episodes)), notify=notify)
+    try:
+        setup = backend.load(env, task.agent, checkpoint, deterministic=deterministic)
+        result = evaluate(env, setup, episodes=episodes, seed=seed, max_steps=max_steps)
+        engine = env.scene.engine.name
+    finally:
+        env.close()
+    report = {
+        "task": TASKS.entry(task_id).id,
+        "checkpoint": str(checkpoint),
+        "num_episodes": len(result.returns),
+        "metrics": result.summary(),
+        "wall_clock_seconds": round(time.perf_counter() - start, 3),
+        "seed": seed,
+        "deterministic": deterministic,
+        "evaluated_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "num_envs": min(num_envs, episodes),
+        "engine": engine,
+        "task_metrics": result.metrics,
+        "versions": versions(),
+    }
+    if out is not None:
+        try:
+            atomic_write_text(out, json.dumps(report, indent=2) + "\n")
+        except OSError as error:
+            raise UsageError(f"--out: cannot write {out}: {error.strerror}") from error
+    return report
+
+
 @torch.inference_mode()
 def evaluate(
     env: ManagerBasedRlEnv, setup: InferenceSetup, *, episodes: int, seed: int, max_steps: int | None = None
@@ -71,6 +129,7 @@ def evaluate(
     Taking the first episodes to finish, whoever finishes them, would favour short ones.
     """
     quota = math.ceil(episodes / env.num_envs)
+    torch.manual_seed(seed)  # a stochastic policy draws from it
     observations, _ = env.reset(seed=seed)
     setup.reset(None)
     book = _Book(env, quota)
