@@ -19,8 +19,13 @@ def save_atomically(content: Any, path: Path) -> None:
     """`torch.save` to a temporary name, then rename."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
+    write_atomically(buffer.getvalue(), path)
+
+
+def write_atomically(data: bytes, path: Path) -> None:
+    """Write a checkpoint file to a temporary name, then rename."""
     try:
-        atomic_write_bytes(path, buffer.getvalue())
+        atomic_write_bytes(path, data)
     except OSError as error:
         raise GenelabError(f"cannot write {path}: {error.strerror}") from error
 

@@ -110,32 +110,117 @@ class RslRlOnPolicyRunnerCfg(BackendConfig):
 
 @dataclass(kw_only=True)
 class SkrlAgentCfg(BackendConfig):
-    """Trains with skrl."""
+    """Trains with skrl. PPO and A2C learn on-policy, from each rollout once; SAC, TD3 and DDPG from a memory."""
 
     algorithm: Literal["PPO", "A2C", "SAC", "TD3", "DDPG"] = "PPO"
     """Which algorithm."""
     timesteps: int
     """Control steps of the vectorised environment."""
     rollouts: int = 24
-    """Control steps per update of an on-policy algorithm."""
+    """Control steps per iteration; on-policy, also per update."""
+    save_interval: int = 50
+    """Iterations between checkpoints."""
+    hidden_dims: tuple[int, ...] = (128, 128)
+    """Widths of the hidden layers of all networks."""
+    activation: Literal["elu", "gelu", "leaky_relu", "relu", "selu", "silu", "tanh"] = "elu"
+    """Non-linearity between them."""
+    normalize_observations: bool = True
+    """Normalise observations by their running mean and standard deviation."""
     learning_rate: float = 1e-3
-    """Step size of Adam."""
-    learning_epochs: int = 5
-    """Passes over each batch (on-policy)."""
-    mini_batches: int = 4
-    """Parts each batch is split into (on-policy)."""
+    """Step size of Adam; where it adapts, the first one."""
     discount_factor: float = 0.99
     """Discount."""
+
+    learning_epochs: int = 5
+    """Passes over each rollout (PPO)."""
+    mini_batches: int = 4
+    """Parts each rollout is split into (on-policy)."""
     gae_lambda: float = 0.95
     """Decay of the generalised advantage estimate (on-policy)."""
+    kl_threshold: float = 0.01
+    """KL divergence that the step size adapts to; 0: it stays (PPO)."""
     ratio_clip: float = 0.2
     """Largest relative change of an action's probability (PPO)."""
     entropy_loss_scale: float = 0.005
     """Price of the entropy (on-policy)."""
+    value_loss_scale: float = 1.0
+    """Price of the value error (PPO)."""
+    grad_norm_clip: float = 1.0
+    """Gradients are cut to this norm (on-policy)."""
+    initial_std: float = 1.0
+    """Standard deviation of the actions at the start (on-policy)."""
+    normalize_values: bool = True
+    """Normalise values by their running mean and standard deviation (on-policy)."""
+
+    batch_size: int = 256
+    """Transitions per gradient step (off-policy)."""
+    memory_size: int = 200_000
+    """Transitions to remember, of all environments together (off-policy)."""
+    learning_starts: int = 50
+    """Control steps of random actions before learning starts (off-policy)."""
+    gradient_steps: int = 1
+    """Gradient steps per control step (off-policy)."""
+    polyak: float = 0.05
+    """Share of the networks that goes into the target networks with each update (off-policy).
+
+    Many environments make few updates; with less than this their values do not look far enough ahead.
+    """
+    entropy_coefficient: float = 0.2
+    """Price of the entropy, at the start if it is learned (SAC)."""
+    learn_entropy: bool = True
+    """Adapt the price of the entropy to the target (SAC)."""
+    target_entropy: float | None = None
+    """Entropy to aim at; None: minus the number of actions (SAC)."""
+    exploration_noise: float = 0.4
+    """Standard deviation of the noise on the actions while collecting (TD3, DDPG)."""
+    target_noise: float = 0.2
+    """Standard deviation of the noise on the target actions, cut at ± 0.5 (TD3)."""
+    policy_delay: int = 2
+    """Updates of the critics per update of the policy (TD3)."""
+
+
+@dataclass(kw_only=True)
+class RlGamesAgentCfg(BackendConfig):
+    """Trains with rl_games' PPO."""
+
+    timesteps: int
+    """Control steps of the vectorised environment; the last horizon is completed."""
+    horizon_length: int = 24
+    """Control steps per iteration."""
+    save_interval: int = 50
+    """Iterations between checkpoints."""
+    mini_epochs: int = 5
+    """Passes over each batch."""
+    num_minibatches: int = 4
+    """Parts each batch is split into."""
+    learning_rate: float = 1e-3
+    """Step size of Adam; where it adapts, the first one."""
+    lr_schedule: Literal["adaptive", "fixed"] = "adaptive"
+    """Adapt the policy's step size to the KL divergence, or keep it."""
+    kl_threshold: float = 0.01
+    """KL divergence the adaptive schedule aims at."""
+    gamma: float = 0.99
+    """Discount."""
+    tau: float = 0.95
+    """Decay of the generalised advantage estimate."""
+    e_clip: float = 0.2
+    """Largest relative change of an action's probability."""
+    entropy_coef: float = 0.005
+    """Price of the entropy."""
+    critic_coef: float = 2.0
+    """Price of half the squared value error, where actor and critic see the same; else they learn apart."""
+    grad_norm: float = 1.0
+    """Gradients are cut to this norm."""
     hidden_dims: tuple[int, ...] = (128, 128)
-    """Widths of the hidden layers of all networks."""
-    activation: str = "elu"
+    """Widths of the hidden layers of actor and critic."""
+    activation: Literal["elu", "gelu", "relu", "selu", "swish", "tanh"] = "elu"
     """Non-linearity between them."""
+    initial_std: float = 1.0
+    """Standard deviation of the actions at the start."""
+    normalize_input: bool = True
+    """Normalise observations by their running mean and standard deviation."""
+    normalize_value: bool = True
+    """Normalise values by their running mean and standard deviation."""
 
 
 @dataclass(kw_only=True)
@@ -176,10 +261,12 @@ class Sb3OffPolicyCfg:
     """Control steps of each environment between two rounds of learning."""
     gradient_steps: int = 4
     """Gradient steps per round; −1: as many as environment steps were made since the last one."""
-    tau: float = 0.005
+    tau: float = 0.02
     """How far the target networks follow in each gradient step."""
     ent_coef: Literal["auto"] | float = "auto"
     """Price of the entropy (SAC); `auto` adapts it."""
+    init_ent_coef: float = 0.01
+    """Where `auto` starts: small, as the rewards of a control step are."""
     action_noise: float | None = None
     """Standard deviation of the noise on explored actions; None: 0.1 for TD3 and DDPG, no noise for SAC."""
     iteration_steps: int = 50

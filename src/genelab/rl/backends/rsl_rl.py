@@ -15,6 +15,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.rl.backends.base import Backend, InferenceSetup, Learner, Observations, TrainContext
 from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
 from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg
+from genelab.rl.launch.ranks import Rank
 from genelab.rl.monitor import TrainMonitor
 
 
@@ -31,16 +32,19 @@ class RslRlBackend(Backend):
 
     def train(self, context: TrainContext) -> None:
         env = RslRlVecEnvWrapper(context.env, context.agent.clip_actions, context.monitor)
-        runner = _make_runner(env, context.agent)
-        learner = RslRlLearner(runner, env, context)
-        if context.checkpoint is not None:
-            _load_weights(runner, load_checkpoint(context.checkpoint, self.name, context.env))
-        if context.resume is not None:
-            learner.resume(context.resume)
-        runner.logger = _MonitorLogger(learner, context)
-        context.on_ready()
-        remaining = context.budget - runner.current_learning_iteration
-        runner.learn(remaining, init_at_random_ep_len=context.resume is None)
+        with Rank.current().process_group(context.env.device):
+            runner = _make_runner(env, context.agent)
+            learner = RslRlLearner(runner, env, context)
+            if context.checkpoint is not None:
+                _load_weights(runner, load_checkpoint(context.checkpoint, self.name, context.env))
+            if context.resume is not None:
+                learner.resume(context.resume)
+            runner.logger = _MonitorLogger(learner, context)
+            context.on_ready()
+            remaining = context.budget - runner.current_learning_iteration
+            runner.learn(remaining, init_at_random_ep_len=context.resume is None)
+            models = (runner.alg.actor, runner.alg.critic)
+            Rank.current().check_equal(tensor for model in models for tensor in model.state_dict().values())
 
     def load(
         self, env: ManagerBasedRlEnv, agent: RslRlOnPolicyRunnerCfg, checkpoint: Path, *, deterministic: bool = True
@@ -95,6 +99,7 @@ class RslRlVecEnvWrapper:
         done = terminated | truncated
         if self._monitor is not None:
             self._monitor.step(reward, done, extras)
+            self._monitor.env_steps += (Rank.current().world_size - 1) * self.num_envs  # the other ranks step as many
         return self.get_observations(), reward, done.long(), extras
 
 
@@ -147,7 +152,9 @@ class _MonitorLogger:
     def __init__(self, learner: RslRlLearner, context: TrainContext) -> None:
         self._learner = learner
         self._monitor = context.monitor
-        self._env_steps = context.agent.num_steps_per_env * context.env.num_envs
+        self._device = context.env.device
+        self._rank = Rank.current()
+        self._env_steps = context.agent.num_steps_per_env * context.env.num_envs * self._rank.world_size
 
     def init_logging_writer(self) -> None:
         """The monitor has the writer."""
@@ -166,6 +173,8 @@ class _MonitorLogger:
         **rest: Any,
     ) -> None:
         """An iteration has ended."""
+        if not self._rank.alone:
+            self._monitor.stop_requested = self._rank.any_stop_requested(self._device)
         losses = {f"Loss/{name}": float(value) for name, value in loss_dict.items()}
         self._monitor.iteration(
             self._learner,
@@ -184,8 +193,23 @@ class _MonitorLogger:
 def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
     from rsl_rl import runners
 
+    class Runner(runners.OnPolicyRunner):
+        """Takes its rank from the lab, on any device; what the ranks' group is, the lab has decided already."""
+
+        def _configure_multi_gpu(self) -> None:
+            rank = Rank.current()
+            self.is_distributed = False  # or `learn` synchronises the weights itself, and prints that it does
+            self.gpu_world_size, self.gpu_global_rank, self.gpu_local_rank = rank.world_size, rank.index, rank.index
+            multi_gpu = {"global_rank": rank.index, "local_rank": rank.index, "world_size": rank.world_size}
+            self.cfg["multi_gpu"] = None if rank.alone else multi_gpu
+
+        def learn(self, *args: Any, **options: Any) -> None:
+            if self.alg.is_multi_gpu:
+                self.alg.broadcast_parameters()
+            super().learn(*args, **options)
+
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
-        return runners.OnPolicyRunner(env, _runner_cfg(env, agent), log_dir=None, device=str(env.device))
+        return Runner(env, _runner_cfg(env, agent), log_dir=None, device=str(env.device))
 
 
 def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:

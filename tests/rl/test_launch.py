@@ -1,0 +1,269 @@
+"""Training in several processes: many seeds, many ranks. Everything is run for real, and tiny."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from genelab.cli.main import run
+from genelab.config import load_json
+from genelab.rl import train_task
+
+TASK = "GeneLab-Inverted-Pendulum-v0"
+TRAIN = ["train", TASK, "--num-envs", "8", "--max_iterations", "1"]
+
+KEEP_WEIGHTS = """
+import torch
+from genelab.rl.launch.ranks import FollowerMonitor, Rank
+from genelab.rl.monitor import TrainMonitor
+
+def keep_weights(save):
+    def wrapper(self, stem):
+        alg, env = self.learner._runner.alg, self._env
+        weights = {**alg.actor.state_dict(), **{f"critic.{k}": v for k, v in alg.critic.state_dict().items()}}
+        content = {"weights": weights, "seed": env.cfg.seed, "threads": torch.get_num_threads()}
+        content["positions"] = self.learner._env.get_observations()["policy"]
+        torch.save(content, f"rank_{Rank.current().index}.pt")
+        return save(self, stem)
+    return wrapper
+
+for kind in (FollowerMonitor, TrainMonitor):
+    kind.save = keep_weights(kind.save)
+"""
+
+LAUNCHER_OF_SLEEPERS = f"""
+import sys
+from genelab.rl.launch import seeds
+
+seeds.train_command = lambda words: [sys.executable, "-c", "import time; time.sleep(600)", *words]
+seeds.train_seeds("{TASK}", [1, 2], words=[], parallel=2)
+"""
+
+RANK_1_BREAKS = """
+import os
+from genelab.errors import GenelabError
+from genelab.rl.backends.rsl_rl import RslRlVecEnvWrapper
+
+def step(self, actions):
+    raise GenelabError("rank 1 breaks")
+
+if os.environ.get("RANK") == "1":
+    RslRlVecEnvWrapper.step = step
+"""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    content = torch.load(path, weights_only=True)
+    return {**content["actor_state_dict"], **{f"critic.{k}": v for k, v in content["critic_state_dict"].items()}}
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def record(path: Path) -> dict[str, Any]:
+    return json.loads((path / "run.json").read_text())
+
+
+def fails(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
+    """The one line that a wrong command answers with, leaving nothing behind."""
+    assert run(["train", *words]) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1, captured.err
+    assert not list(Path().iterdir())
+    return captured.err
+
+
+def processes_about(text: str) -> list[str]:
+    """Command lines of the live processes that name this."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in words and entry.name != str(os.getpid()):
+            found.append(words)
+    return found
+
+
+def wait_until(condition: Any, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_each_seed_is_the_run_it_would_be_alone_and_one_that_fails_stops_none(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    parent = Path("many")
+    parent.mkdir()
+    (parent / "seed_2").write_text("in the way")
+    words = ["--seeds", "1,2,3", "--parallel", "2", "--log-dir", str(parent), "agent.algorithm.learning_rate=0.002"]
+    assert run([*TRAIN, *words]) == 1
+    captured = capfd.readouterr()
+    assert "seed 2 failed, exit code 2: genelab: --log-dir: cannot write to" in captured.out
+    assert "seed 3: completed · iteration 1/1" in captured.err
+    for seed in (1, 3):
+        path = parent / f"seed_{seed}"
+        assert (record(path)["seed"], record(path)["status"], record(path)["num_envs"]) == (seed, "completed", 8)
+        assert "completed: 192 env steps" in (parent / f"seed_{seed}.log").read_text()
+        assert load_json(path / "params" / "agent.json").algorithm.learning_rate == 0.002
+        cores = len(os.sched_getaffinity(0))
+        assert load_json(path / "params" / "env.json").simulation.threads == max(1, cores // 2)
+    assert run([*TRAIN, "--seed", "3", "--log-dir", "alone", "agent.algorithm.learning_rate=0.002"]) == 0
+    assert equal(weights(Path("alone/model_final.pt")), weights(parent / "seed_3" / "model_final.pt"))
+    assert not equal(weights(Path("alone/model_final.pt")), weights(parent / "seed_1" / "model_final.pt"))
+
+
+def test_ctrl_c_stops_all_seeds_as_it_would_stop_each(tmp_path: Path) -> None:
+    words = ["--num-envs", "8", "--max-iterations", "100000", "--seeds", "1,2", "--parallel", "2", "--log-dir", "many"]
+    command = [sys.executable, "-m", "genelab.cli.main", "train", TASK, *words]
+    launcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        progress = [tmp_path / "many" / f"seed_{seed}" / "progress.json" for seed in (1, 2)]
+        assert wait_until(lambda: all(file.exists() for file in progress), 60)
+        launcher.send_signal(signal.SIGINT)
+        output, _ = launcher.communicate(timeout=60)
+    finally:
+        launcher.kill()
+    assert not processes_about(str(tmp_path))
+    assert launcher.returncode == 130
+    assert output.count("interrupted") == 2
+    for file in progress:
+        assert record(file.parent)["status"] == "interrupted"
+        assert (file.parent / "resume.pt").is_file()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_seed_outlives_its_launcher(number: signal.Signals, tmp_path: Path) -> None:
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER_OF_SLEEPERS])
+    try:
+        assert wait_until(lambda: len(processes_about(str(tmp_path))) == 2, 60)
+        launcher.send_signal(number)
+        launcher.wait(timeout=30)
+        assert wait_until(lambda: not processes_about(str(tmp_path)), 10), processes_about(str(tmp_path))
+    finally:
+        launcher.kill()
+
+
+def test_the_default_directory_of_seeds_has_task_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from genelab.rl.launch import seeds
+
+    monkeypatch.setattr(seeds, "train_command", lambda words: [sys.executable, "-c", "print('no training')"])
+    (done,) = seeds.train_seeds(TASK.lower(), [5], words=[])
+    assert done.path.relative_to(Path.cwd()).parts[:3] == ("logs", "multi-seed", TASK)
+    assert done.path.name == "seed_5"
+    assert (done.state, done.last_words) == ("completed", "no training")
+
+
+def test_seeds_on_ray(capfd: pytest.CaptureFixture[str]) -> None:
+    (Path("many") / "seed_2").mkdir(parents=True)
+    (Path("many") / "seed_2" / "run.json").write_text("{}")
+    words = ["--seeds", "1,2", "--parallel", "2", "--launcher", "ray", "--log-dir", "many"]
+    assert run([*TRAIN, *words]) == 1
+    assert "already holds a run" in capfd.readouterr().out
+    assert record(Path("many/seed_1"))["status"] == "completed"
+    alone = train_task(TASK, num_envs=8, max_iterations=1, seed=1, log_dir=Path("alone"))
+    assert equal(weights(alone.checkpoint), weights(Path("many/seed_1/model_final.pt")))
+
+
+def test_ray_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    line = fails([TASK, "--seeds", "1", "--launcher", "ray"], capfd)
+    assert "ray is not installed: pip install 'genelab[ray]'" in line
+
+
+def test_ranks_share_the_environments_and_end_with_the_same_weights(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("keep_weights.py").write_text(KEEP_WEIGHTS)
+    assert run([*TRAIN, "--ranks", "2", "--log-dir", "run", "--import", "keep_weights.py", "--seed", "7"]) == 0
+    captured = capfd.readouterr()
+    assert captured.out.count("completed: 192 env steps") == 1
+    assert captured.err.count("iteration 1/1") == 1
+    assert (record(Path("run"))["num_envs"], record(Path("run"))["ranks"]) == (8, 2)
+    assert len(list(Path("run").glob("events.out.tfevents*"))) == 1
+    assert load_json(Path("run/params/env.json")).scene.num_envs == 4
+    first, second = (torch.load(f"rank_{index}.pt", weights_only=True) for index in (0, 1))
+    assert equal(first["weights"], second["weights"])
+    assert equal(first["weights"], weights(Path("run/model_final.pt")))
+    assert (first["seed"], second["seed"]) == (7, 8)
+    assert not torch.equal(first["positions"], second["positions"])
+
+
+def test_a_rank_that_fails_ends_all(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("breaks.py").write_text(RANK_1_BREAKS)
+    assert run([*TRAIN, "--ranks", "2", "--log-dir", "run", "--import", "breaks.py"]) == 1
+    captured = capfd.readouterr()
+    assert "genelab: rank 1 breaks" in captured.err
+    assert "genelab: a rank failed, and all were ended" in captured.err
+    assert "Traceback" not in captured.err
+    assert record(Path("run"))["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seeds", "1,x"], "--seeds: expected whole numbers with commas between them, such as 1,2,3, got '1,x'"),
+        (["--seeds", ""], "--seeds: expected whole numbers with commas between them, such as 1,2,3, got ''"),
+        (["--seeds", "1,,2"], "--seeds: expected whole numbers"),
+        (["--seeds", "1,-2"], "--seeds: expected whole numbers"),
+        (["--seeds", "1,2,1"], "--seeds: each seed only once, got '1,2,1'"),
+        (["--seeds", "1", "--seed", "1"], "neither --seed nor --resume goes with it"),
+        (["--seeds", "1", "--resume", "x"], "neither --seed nor --resume goes with it"),
+        (["--seeds", "1", "--parallel", "0"], "Invalid value for '--parallel'"),
+        (["--seeds", "1", "env.simulation.dtt=1"], "env.simulation.dtt: no such key"),
+        (["--seeds", "1", "--log-dir", "/proc/no"], "--log-dir: cannot write to /proc/no"),
+        (["--parallel", "2"], "--parallel goes with --seeds"),
+        (["--launcher", "ray"], "--launcher goes with --seeds"),
+        (["--seeds", "1", "--ray-address", "x:1"], "--ray-address goes with --launcher ray"),
+        (["--ranks", "2", "--num-envs", "9"], "--num-envs: 9 does not divide by 2 ranks; --num-envs-per-gpu 4 would"),
+        (["--ranks", "2", "env.scene.num_envs=9"], "--num-envs: 9 does not divide by 2 ranks"),
+        (["--ranks", "2", "--num-envs", "8", "--num-envs-per-gpu", "4"], "pass one of them"),
+        (["--ranks", "2", "--gpus", "2"], "--gpus and --ranks exclude each other"),
+        (["--ranks", "2", "--gpu"], "--ranks is for the CPU: use --gpus 2"),
+        (["--ranks", "2", "--resume", "x"], "--resume goes on in one process"),
+        (["--ranks", "2", "--nnodes", "2"], "--nnodes needs --rdzv-endpoint HOST:PORT"),
+        (["--num-envs-per-gpu", "4"], "--num-envs-per-gpu goes with --gpus or --ranks"),
+        (["--nnodes", "2"], "--nnodes goes with --gpus or --ranks"),
+    ],
+)
+def test_wrong_words_are_answered_in_one_line(
+    words: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert message in fails([TASK, *words], capfd)
+
+
+def test_gpus_without_cuda_names_the_way_without(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    line = fails([TASK, "--gpus", "2"], capfd)
+    assert "--gpus 2: no CUDA device was found; --ranks 2 runs on the CPU" in line
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert "--gpus 2: this machine has 1" in fails([TASK, "--gpus", "2"], capfd)
+
+
+def test_only_rsl_rl_has_ranks(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from genelab.rl.backends.rsl_rl import RslRlBackend
+
+    monkeypatch.setattr(RslRlBackend, "name", "skrl")
+    line = fails([TASK, "--ranks", "2"], capfd)
+    assert f"only rsl_rl trains on many devices, and {TASK} is trained by skrl" in line

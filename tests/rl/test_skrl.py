@@ -1,0 +1,228 @@
+"""Training with skrl: every algorithm learns, saves, loads and resumes, and sees where an episode ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from genelab import TASKS, TaskCfg
+from genelab.config import Override, load_json
+from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import UsageError
+from genelab.rl import EvalOptions, TrainResult, resume_task, train_task
+from genelab.rl.backends import select_backend
+from genelab.rl.backends.skrl import GenelabSkrlWrapper
+from genelab.rl.config import SkrlAgentCfg
+from genelab.rl.evaluator import eval_cfg, evaluate
+from genelab.rl.monitor import TrainMonitor
+
+PENDULUM = "GeneLab-Inverted-Pendulum-v0"
+TASK = "Test-Skrl-v0"
+ALGORITHMS = ("PPO", "A2C", "SAC", "TD3", "DDPG")
+TINY = {"rollouts": 8, "hidden_dims": (16, 16), "batch_size": 32, "learning_starts": 4, "memory_size": 80}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def train(
+    name: str,
+    algorithm: str = "PPO",
+    timesteps: int = 24,
+    num_envs: int = 4,
+    agent: dict[str, Any] = TINY,
+    **options: Any,
+) -> TrainResult:
+    cfg = TASKS.get(PENDULUM)
+    cfg.agent = SkrlAgentCfg(algorithm=algorithm, timesteps=timesteps, **agent)  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TASKS, "_entries", dict(TASKS._entries))
+        TASKS.register(TASK, lambda: TaskCfg(env=cfg.env, play_env=cfg.play_env, agent=cfg.agent))
+        return train_task(TASK, num_envs=num_envs, seed=3, log_dir=Path(name), **options)
+
+
+def agent_of(result: TrainResult) -> SkrlAgentCfg:
+    return load_json(result.path / "params" / "agent.json", SkrlAgentCfg)
+
+
+def play_env(num_envs: int = 4) -> ManagerBasedRlEnv:
+    return ManagerBasedRlEnv(eval_cfg(TASKS.get(PENDULUM).play_env, num_envs))
+
+
+def return_of(result: TrainResult) -> float:
+    env, agent = play_env(16), agent_of(result)
+    return evaluate(env, select_backend(agent).load(env, agent, result.checkpoint), episodes=16, seed=0).return_mean
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, dict):
+        return [tensor for part in value.values() for tensor in tensors(part)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+def same(first: Path, second: Path) -> bool:
+    """Whether two files hold the same tensors; what was never written is NaN."""
+    a, b = (tensors(torch.load(path, weights_only=True)) for path in (first, second))
+    return len(a) == len(b) > 0 and all(
+        x.equal(y) or x.nan_to_num().equal(y.nan_to_num()) for x, y in zip(a, b, strict=True)
+    )
+
+
+@pytest.fixture
+def learners(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The learners that were saved, the last one last."""
+    found: list[Any] = []
+    original = TrainMonitor.save
+
+    def save(self: Any, stem: str) -> Path:
+        found.append(self.learner)
+        return original(self, stem)
+
+    monkeypatch.setattr(TrainMonitor, "save", save)
+    return found
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What the environments answered to each step."""
+    found: list[tuple[Any, ...]] = []
+    original = ManagerBasedRlEnv.step
+
+    def step(self: ManagerBasedRlEnv, action: torch.Tensor) -> Any:
+        answer = original(self, action)
+        found.append((answer[1].clone(), *answer[2:]))
+        return answer
+
+    monkeypatch.setattr(ManagerBasedRlEnv, "step", step)
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_loaded_policy_acts_exactly_as_the_live_one_did(algorithm: str, learners: list[Any]) -> None:
+    result = train("run", algorithm)
+    assert {path.name for path in Path.cwd().iterdir()} == {"run"}  # skrl left nothing of its own
+    env, agent = play_env(), agent_of(result)
+    live, other = learners[-1].inference(), SkrlAgentCfg(timesteps=1)  # the checkpoint knows its networks
+    loaded = [select_backend(cfg).load(env, cfg, result.checkpoint) for cfg in (agent, other)]
+    random = select_backend(agent).load(env, agent, result.checkpoint, deterministic=False)
+    with torch.inference_mode():
+        observations, _ = env.reset(seed=0)
+        for _ in range(20):
+            action = live.policy(observations)
+            assert action.shape == (4, 1)
+            assert all(torch.equal(setup.policy(observations), action) for setup in loaded)
+            assert torch.equal(random.policy(observations), action) == (algorithm in ("TD3", "DDPG"))
+            observations, *_ = env.step(action)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_interrupted_and_resumed_run_is_the_uninterrupted_one(algorithm: str) -> None:
+    whole = train("whole", algorithm, timesteps=44)
+    train("part", algorithm, timesteps=20)  # in the middle of a rollout; the memory of 20 steps is just full
+    resumed = resume_task(Path("part"), max_iterations=44)
+    assert resumed.env_steps == whole.env_steps == 44 * 4
+    for name in ("model_final.pt", "resume.pt"):
+        assert same(whole.path / name, resumed.path / name)
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "SAC"])
+def test_in_training_evaluation_changes_nothing(algorithm: str) -> None:
+    plain = train("plain", algorithm)
+    watched = train("watched", algorithm, evaluation=EvalOptions(every=1, episodes=2, num_envs=2))
+    assert same(plain.checkpoint, watched.checkpoint)
+    assert (watched.path / "best_model.pt").is_file()
+
+
+def test_the_memory_gets_the_observation_before_the_reset(learners: list[Any], steps: list[tuple[Any, ...]]) -> None:
+    train("run", "SAC", timesteps=20, overrides=[Override("env.episode_length_s", "0.05")])
+    memory = learners[-1].agent.memory.tensors
+    ends = 0
+    for t in range(19):
+        ended = steps[t][3].get("_final_obs", torch.zeros(4, dtype=torch.bool))
+        for group, name in {"policy": "observations", "critic": "states"}.items():
+            then, following = memory[f"next_{name}"][t], memory[name][t + 1]
+            assert torch.equal(then[~ended], following[~ended])
+            if ended.any():
+                assert torch.equal(then[ended], steps[t][3]["final_obs"][group][ended])
+                assert not torch.equal(then[ended], following[ended])
+        assert torch.equal(memory["terminated"][t, :, 0], steps[t][1])
+        ends += int(ended.sum())
+    assert ends > 4  # most of them time-outs, after which the value goes on
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "A2C"])
+def test_a_time_out_adds_the_value_of_where_it_ended(
+    algorithm: str, learners: list[Any], steps: list[tuple[Any, ...]]
+) -> None:
+    train("run", algorithm, timesteps=8, overrides=[Override("env.episode_length_s", "0.05")])
+    memory = learners[-1].agent.memory.tensors
+    reward, truncated = torch.stack([s[0] for s in steps]), torch.stack([s[2] & ~s[1] for s in steps])
+    assert truncated.any()
+    assert torch.equal(memory["rewards"][..., 0] != reward, truncated)
+    assert torch.equal(memory["truncated"][..., 0], truncated)
+
+
+def test_actions_are_clipped_where_the_environment_does_not() -> None:
+    seen: list[torch.Tensor] = []
+    env = play_env()
+    original = env.step
+    env.step = lambda action: seen.append(action) or original(action)  # type: ignore[assignment, func-returns-value]
+    for bound in (1.0, 100.0):
+        wrapper = GenelabSkrlWrapper(env, bound)
+        wrapper.step(torch.full((4, 1), -1e6))
+        assert torch.equal(seen[-1], torch.full((4, 1), -bound))
+
+
+def test_a_warm_start_begins_with_the_weights_of_the_checkpoint() -> None:
+    first = train("first")
+    second = train("second", timesteps=1, checkpoint=first.checkpoint)
+    before, after = (torch.load(result.checkpoint, weights_only=True) for result in (first, second))
+    assert all(torch.equal(before["policy"][key], after["policy"][key]) for key in before["policy"])
+    with pytest.raises(UsageError, match=r"made with agent.algorithm PPO; here it is SAC"):
+        train("third", "SAC", checkpoint=first.checkpoint)
+
+
+def test_a_checkpoint_of_another_width_is_refused_in_one_line() -> None:
+    result = train("run")
+    cfg = eval_cfg(TASKS.get(PENDULUM).play_env, 2)
+    cfg.observations["policy"].terms["last_action"] = None
+    env, agent = ManagerBasedRlEnv(cfg), agent_of(result)
+    with pytest.raises(UsageError, match="last_action is 1 there, missing here") as caught:
+        select_backend(agent).load(env, agent, result.checkpoint)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_config_reads_back() -> None:
+    result = train("run", "TD3")
+    assert agent_of(result) == SkrlAgentCfg(algorithm="TD3", timesteps=24, seed=3, **TINY)  # type: ignore[arg-type]
+
+
+def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "skrl" or ".backends.skrl" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "skrl", None)
+    with pytest.raises(UsageError, match=r"^skrl is not installed: pip install 'genelab\[skrl\]'$"):
+        select_backend(SkrlAgentCfg(timesteps=1))
+
+
+def test_ppo_learns_to_balance() -> None:
+    assert (
+        return_of(train("run", "PPO", timesteps=480, num_envs=256, agent={})) > 10
+    )  # of 40; random actions earn 2, none 3
+
+
+def test_sac_learns_to_balance() -> None:
+    assert (
+        return_of(train("run", "SAC", timesteps=500, num_envs=32, agent={})) > 5
+    )  # of 40; random actions earn 2, none 3
