@@ -93,6 +93,13 @@ def check_schema(saved: dict[str, Any], here: dict[str, Any], path: Path, task: 
             raise UsageError(f"{path}: trained on {task} with other {kind}: {_difference(saved[kind], here[kind])}")
 
 
+def check_network(saved: dict[str, Any], here: dict[str, Any], path: Path) -> None:
+    """Refuse weights of another network, and say what is different."""
+    for key, value in here.items():
+        if saved[key] != value:
+            raise UsageError(f"{path}: made with agent.{key} {saved[key]}; here it is {value}")
+
+
 def _difference(saved: Any, here: Any, where: str = "") -> str:
     if isinstance(saved, dict) and isinstance(here, dict):
         for key in [*saved, *(key for key in here if key not in saved)]:

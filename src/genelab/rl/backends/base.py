@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import gymnasium
+import torch
 from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv
@@ -71,6 +73,11 @@ class TrainContext:
     on_ready: Callable[[], None] = lambda: None
     """To be called when the learner is complete, just before it starts: puts an interrupted run's state back."""
 
+    def stagger_episodes(self) -> None:
+        """Give the environments' first episodes random ages, so that they do not all time out together."""
+        ages = self.env.episode_length_buf
+        self.env.episode_length_buf = torch.randint_like(ages, self.env.max_episode_length)
+
 
 class Backend(ABC):
     """An RL library."""
@@ -103,6 +110,12 @@ class Backend(ABC):
         self, env: ManagerBasedRlEnv, agent: Any, checkpoint: Path, *, deterministic: bool = True
     ) -> InferenceSetup:
         """The policy of a checkpoint, for an environment."""
+
+
+def group_spaces(env: ManagerBasedRlEnv) -> dict[str, gymnasium.Space]:
+    """What is seen in one environment, by group."""
+    assert isinstance(env.single_observation_space, gymnasium.spaces.Dict)
+    return env.single_observation_space.spaces
 
 
 _REGISTRY: dict[type[BackendConfig], str | type[Backend]] = {}

@@ -10,15 +10,22 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import torch
 from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.envs.manager_based_env import one_thread
-from genelab.errors import ConfigError, UsageError
-from genelab.rl.backends.base import Backend, InferenceSetup, Learner, Observations, TrainContext, need_library
-from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
+from genelab.errors import ConfigError
+from genelab.rl.backends.base import (
+    Backend,
+    InferenceSetup,
+    Learner,
+    Observations,
+    TrainContext,
+    group_spaces,
+    need_library,
+)
+from genelab.rl.checkpoint import check_network, load_checkpoint, save_atomically, schema_of
 from genelab.rl.config import RlGamesAgentCfg
 from genelab.rl.monitor import TrainMonitor
 
@@ -57,9 +64,8 @@ class RlGamesBackend(Backend):
             learner.load_weights(load_checkpoint(context.checkpoint, self.name, context.env), context.checkpoint)
         if context.resume is not None:
             learner.resume(context.resume)
-        else:  # so that the environments do not time out together
-            ages = context.env.episode_length_buf
-            context.env.episode_length_buf = torch.randint_like(ages, context.env.max_episode_length)
+        else:
+            context.stagger_episodes()
         context.on_ready()
         learner.learn(context.budget, context.monitor)
 
@@ -83,7 +89,7 @@ class GenelabRlGamesVecEnv(IVecEnv):
 
     def get_env_info(self) -> dict[str, Any]:
         """The spaces of one environment."""
-        spaces = _spaces(self.env)
+        spaces = group_spaces(self.env)
         return {
             "observation_space": spaces["policy"],
             "state_space": spaces.get("critic"),
@@ -159,9 +165,7 @@ class RlGamesLearner(Learner):
 
     def load_weights(self, content: dict[str, Any], path: Path) -> None:
         """Start from the networks and normalisers of a checkpoint."""
-        for key, here in _network_of(self._cfg).items():
-            if content["network"][key] != here:
-                raise UsageError(f"{path}: made with agent.{key} {content['network'][key]}; here it is {here}")
+        check_network(content["network"], _network_of(self._cfg), path)
         self.agent.model.load_state_dict(content["model"])
         if self.agent.has_central_value:
             self.agent.central_value_net.load_state_dict(content["assymetric_vf_nets"])
@@ -250,15 +254,9 @@ def _make_agent(env: GenelabRlGamesVecEnv, cfg: RlGamesAgentCfg) -> Any:
         "clip_actions": False,
         "use_experimental_cv": False,
     }
-    if "critic" in _spaces(env.env):
+    if "critic" in group_spaces(env.env):
         params["config"]["central_value_config"] = {**learning, "network": _network(cfg, central_value=True)}
     return _Agent(params)
-
-
-def _spaces(env: ManagerBasedRlEnv) -> dict[str, gymnasium.Space]:
-    """What is seen in one environment, by group."""
-    assert isinstance(env.single_observation_space, gymnasium.spaces.Dict)
-    return env.single_observation_space.spaces
 
 
 def _network_of(cfg: RlGamesAgentCfg) -> dict[str, Any]:
@@ -281,13 +279,13 @@ def _model_params(env: ManagerBasedRlEnv, cfg: RlGamesAgentCfg) -> dict[str, Any
         "sigma_init": {"name": "const_initializer", "val": math.log(cfg.initial_std)},
         "fixed_sigma": True,
     }
-    network = _network(cfg, separate="critic" not in _spaces(env), space={"continuous": actions})
+    network = _network(cfg, separate="critic" not in group_spaces(env), space={"continuous": actions})
     return {"model": {"name": "continuous_a2c_logstd"}, "network": network}
 
 
 def _make_model(env: ManagerBasedRlEnv, cfg: RlGamesAgentCfg) -> Any:
     """The network alone, as the agent builds it."""
-    shape = _spaces(env)["policy"].shape
+    shape = group_spaces(env)["policy"].shape
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its layers
         model = (
             ModelBuilder()

@@ -15,9 +15,16 @@ from torch import Tensor, nn
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.envs.manager_based_env import one_thread
-from genelab.errors import UsageError
-from genelab.rl.backends.base import Backend, InferenceSetup, Learner, Observations, TrainContext, need_library
-from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
+from genelab.rl.backends.base import (
+    Backend,
+    InferenceSetup,
+    Learner,
+    Observations,
+    TrainContext,
+    group_spaces,
+    need_library,
+)
+from genelab.rl.checkpoint import check_network, load_checkpoint, save_atomically, schema_of
 from genelab.rl.config import SkrlAgentCfg
 from genelab.rl.monitor import TrainMonitor
 
@@ -33,7 +40,7 @@ try:
     from skrl.resources.preprocessors.torch import RunningStandardScaler
     from skrl.resources.schedulers.torch import KLAdaptiveLR
 
-    from genelab.rl.backends.skrl_models import MAX_ACTION, ON_POLICY, make_models, make_policy, make_scaler, spaces
+    from genelab.rl.backends.skrl_models import MAX_ACTION, ON_POLICY, make_models, make_policy, make_scaler
 except ImportError:
     need_library("skrl", "skrl")
     raise
@@ -71,9 +78,8 @@ class SkrlBackend(Backend):
             learner.load_weights(load_checkpoint(context.checkpoint, self.name, context.env), context.checkpoint)
         if context.resume is not None:
             learner.resume(context.resume)
-        else:  # so that the environments do not time out together
-            ages = context.env.episode_length_buf
-            context.env.episode_length_buf = torch.randint_like(ages, context.env.max_episode_length)
+        else:
+            context.stagger_episodes()
         context.on_ready()
         learner.learn(context.budget, context.monitor)
 
@@ -102,12 +108,12 @@ class GenelabSkrlWrapper(Wrapper):
     @property
     def observation_space(self) -> gymnasium.Space:
         """What the actor sees."""
-        return spaces(self.env)["policy"]
+        return group_spaces(self.env)["policy"]
 
     @property
     def state_space(self) -> gymnasium.Space | None:
         """What the critic sees; None: the same."""
-        return spaces(self.env).get("critic")
+        return group_spaces(self.env).get("critic")
 
     @property
     def action_space(self) -> gymnasium.Space:
@@ -224,9 +230,7 @@ class SkrlLearner(Learner):
 
     def load_weights(self, content: dict[str, Any], path: Path) -> None:
         """Start from the networks and normalisers of a checkpoint."""
-        for key, here in _network_of(self._cfg).items():
-            if content["network"][key] != here:
-                raise UsageError(f"{path}: made with agent.{key} {content['network'][key]}; here it is {here}")
+        check_network(content["network"], _network_of(self._cfg), path)
         for name, module in self.agent.checkpoint_modules.items():
             if isinstance(module, nn.Module):
                 module.load_state_dict(content[name])

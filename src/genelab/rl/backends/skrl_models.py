@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import gymnasium
 import torch
 from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 from skrl.resources.preprocessors.torch import RunningStandardScaler
 from torch import Tensor, nn
 
 from genelab.envs import ManagerBasedRlEnv
+from genelab.rl.backends.base import group_spaces
 from genelab.rl.config import SkrlAgentCfg
 
 ON_POLICY = ("PPO", "A2C")
@@ -29,19 +29,13 @@ MAX_ACTION = 100.0
 """Actions of the on-policy algorithms are cut to ± this before the environment sees them."""
 
 
-def spaces(env: ManagerBasedRlEnv) -> dict[str, gymnasium.Space]:
-    """What is seen in one environment, by group."""
-    assert isinstance(env.single_observation_space, gymnasium.spaces.Dict)
-    return env.single_observation_space.spaces
-
-
 class _Network(Model):
     """A multi-layer perceptron with the spaces of a task."""
 
     def __init__(self, env: ManagerBasedRlEnv, cfg: SkrlAgentCfg, inputs: int, outputs: int) -> None:
         super().__init__(
-            observation_space=spaces(env)["policy"],
-            state_space=spaces(env).get("critic"),
+            observation_space=group_spaces(env)["policy"],
+            state_space=group_spaces(env).get("critic"),
             action_space=env.single_action_space,
             device=env.device,
         )
@@ -151,7 +145,7 @@ def make_scaler(env: ManagerBasedRlEnv, cfg: SkrlAgentCfg) -> Any:
     """The normaliser of what the policy sees, or None."""
     if not cfg.normalize_observations:
         return None
-    return RunningStandardScaler(spaces(env)["policy"], device=env.device)
+    return RunningStandardScaler(group_spaces(env)["policy"], device=env.device)
 
 
 def make_models(env: ManagerBasedRlEnv, cfg: SkrlAgentCfg) -> dict[str, Any]:
