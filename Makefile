@@ -37,7 +37,7 @@ demo: $(VENV)/.base ## Train the inverted pendulum to solved and evaluate it
 	$(BIN)/genelab eval $(DEMO_TASK) $(DEMO_RUN)/model_final.pt --out $(DEMO_RUN)/eval.json
 
 test: $(VENV)/.all ## Run the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(VENV)/.all ## Format, lint, types, import layers
 	$(BIN)/ruff format --check .

@@ -11,7 +11,7 @@ from torch import Tensor
 from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv
 
-pytestmark = pytest.mark.genesis
+pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels
 
 TASKS_ON_BOTH = ("GeneLab-Inverted-Pendulum-v0", "GeneLab-Double-Inverted-Pendulum-v0")
 

@@ -22,6 +22,7 @@ TASK = "GeneLab-Inverted-Pendulum-v0"
 TRAIN = ["train", TASK, "--num-envs", "8", "--max_iterations", "1"]
 
 KEEP_WEIGHTS = """
+import os
 import torch
 from genelab.rl.launch.ranks import FollowerMonitor, Rank
 from genelab.rl.monitor import TrainMonitor
@@ -36,8 +37,9 @@ def keep_weights(save):
         return save(self, stem)
     return wrapper
 
-for kind in (FollowerMonitor, TrainMonitor):
-    kind.save = keep_weights(kind.save)
+if "RANK" in os.environ:
+    for kind in (FollowerMonitor, TrainMonitor):
+        kind.save = keep_weights(kind.save)
 """
 
 LAUNCHER_OF_SLEEPERS = f"""
@@ -234,6 +236,7 @@ def test_a_rank_that_fails_ends_all(capfd: pytest.CaptureFixture[str]) -> None:
         (["--parallel", "2"], "--parallel goes with --seeds"),
         (["--launcher", "ray"], "--launcher goes with --seeds"),
         (["--seeds", "1", "--ray-address", "x:1"], "--ray-address goes with --launcher ray"),
+        (["--seeds", "1", "--launcher", "ray", "--ray-address", "localhost:1"], "no Ray cluster answers at 'localhost"),
         (["--ranks", "2", "--num-envs", "9"], "--num-envs: 9 does not divide by 2 ranks; --num-envs-per-gpu 4 would"),
         (["--ranks", "2", "env.scene.num_envs=9"], "--num-envs: 9 does not divide by 2 ranks"),
         (["--ranks", "2", "--num-envs", "8", "--num-envs-per-gpu", "4"], "pass one of them"),

@@ -17,7 +17,7 @@ from genelab.sim.engine import ContactQuery, Engine, EngineError, ModelError, ap
 from genelab.sim.genesis_engine import GenesisEngine
 from genelab.sim.mujoco_engine import MujocoEngine
 
-pytestmark = pytest.mark.genesis
+pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels
 
 # A cart-pole (whose hinge has a reference, so that Genesis's joint position is not MuJoCo's), a drone with an arm, a
 # stone whose origin is not its centre, and a ball on a box on the floor.

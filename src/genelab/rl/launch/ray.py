@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -32,8 +33,11 @@ def ray_launcher(address: str | None, parallel: int, *, gpu: bool = False) -> It
     if address is None:
         options = {"address": "local", "num_cpus": parallel, "include_dashboard": False}
     try:
+        if address is not None and ":" in address:
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host, int(port)), timeout=10).close()  # Ray itself would wait for minutes
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"--ray-address: no Ray cluster answers at {address!r}: {error}") from error
     try:
         gpus = ray.cluster_resources().get("GPU", 0.0) if gpu else 0.0

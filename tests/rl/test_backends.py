@@ -1,0 +1,132 @@
+"""A library is added by registering it: nothing in the dispatcher or the command line knows it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from genelab import TASKS, TaskCfg
+from genelab.cli.main import run
+from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import UsageError
+from genelab.rl.backends import Backend, InferenceSetup, Learner, TrainContext, register_backend, select_backend
+from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
+from genelab.rl.config import BackendConfig, RslRlOnPolicyRunnerCfg, SkrlAgentCfg
+
+PENDULUM = "GeneLab-Inverted-Pendulum-v0"
+
+
+@dataclass(kw_only=True)
+class ToyCfg(BackendConfig):
+    """Holds the cart at a place."""
+
+    rounds: int = 3
+    save_interval: int = 1
+
+
+class ToyLearner(Learner):
+    """Learns a place by adding one to it."""
+
+    def __init__(self, context: TrainContext) -> None:
+        self.context = context
+        self.place = 0.0
+
+    def save(self, path: Path) -> None:
+        meta = {"backend": "toy", "task": self.context.task_id, "schema": schema_of(self.context.env)}
+        save_atomically({"place": self.place, "genelab": meta}, path)
+
+    def inference(self) -> InferenceSetup:
+        return _hold(self.place)
+
+
+class ToyBackend(Backend):
+    """The smallest library there is."""
+
+    name = "toy"
+
+    def budget(self, agent: ToyCfg) -> int:
+        return agent.rounds
+
+    def set_budget(self, agent: ToyCfg, budget: int) -> None:
+        agent.rounds = budget
+
+    def train(self, context: TrainContext) -> None:
+        learner = ToyLearner(context)
+        context.on_ready()
+        observations, _ = context.env.reset()
+        for done in range(1, context.budget + 1):
+            action = learner.inference().policy(observations)
+            observations, reward, terminated, truncated, info = context.env.step(action)
+            context.monitor.step(reward, terminated | truncated, info)
+            learner.place += 0.1
+            context.monitor.iteration(
+                learner, done=done, env_steps=len(reward), collect_seconds=0.1, learn_seconds=0.1, scalars={}
+            )
+
+    def load(
+        self, env: ManagerBasedRlEnv, agent: ToyCfg, checkpoint: Path, *, deterministic: bool = True
+    ) -> InferenceSetup:
+        return _hold(load_checkpoint(checkpoint, self.name, env)["place"])
+
+
+def _hold(place: float) -> InferenceSetup:
+    return InferenceSetup(policy=lambda observations: torch.full((len(observations["policy"]), 1), place))
+
+
+def toy_task() -> TaskCfg:
+    cfg = TASKS.get(PENDULUM)
+    cfg.agent = ToyCfg()
+    return cfg
+
+
+register_backend(ToyCfg, ToyBackend)
+TASKS.register("Test-Toy-v0", toy_task)
+
+
+def test_a_toy_library_trains_evaluates_and_plays_through_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "Test-Toy-v0", "--num-envs", "2", "--max-iterations", "4", "--eval-every", "2"]
+    assert run([*command, "--eval-episodes", "2"]) == 0
+    (path,) = Path("logs/toy/Test-Toy-v0").iterdir()
+    assert json.loads((path / "run.json").read_text())["backend"] == "toy"
+    assert torch.load(path / "model_final.pt", weights_only=True)["place"] == pytest.approx(0.4)
+    assert (path / "best_model.pt").is_file()
+    assert run(["eval", "Test-Toy-v0", str(path / "model_final.pt"), "--episodes", "2"]) == 0
+    assert run(["play", "Test-Toy-v0", "--checkpoint", str(path / "model_final.pt"), "--steps", "3"]) == 0
+    assert "3 steps" in capfd.readouterr().out
+
+
+def test_the_type_of_the_config_chooses() -> None:
+    assert select_backend(RslRlOnPolicyRunnerCfg(max_iterations=1)).name == "rsl_rl"
+
+    @dataclass(kw_only=True)
+    class Mine(ToyCfg):
+        """A variant of a config goes the way of its base."""
+
+    assert select_backend(Mine()).name == "toy"
+
+
+def test_no_config_or_an_unknown_one_is_one_line() -> None:
+    with pytest.raises(UsageError, match="has no agent config: it can be played, not trained"):
+        select_backend(None)
+    with pytest.raises(UsageError, match="no RL backend is registered for an agent config of type BackendConfig"):
+        select_backend(BackendConfig())
+
+
+def test_a_missing_library_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [
+        name for name in sys.modules if name == "skrl" or name.startswith(("skrl.", "genelab.rl.backends.skrl"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "skrl", None)
+    agent: Any = SkrlAgentCfg(timesteps=1)
+    with pytest.raises(UsageError, match=r"skrl is not installed: pip install 'genelab\[skrl\]'"):
+        select_backend(agent)
