@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from genelab.rl import Progress
+    from genelab.rl.launch.seeds import SeedRun
 
 PLAIN_SECONDS = 10.0
 """Time between two plain lines."""
@@ -62,3 +65,43 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def seeds_progress(*, quiet: bool) -> Iterator[Callable[[Sequence[SeedRun]], None]]:
+    """A function that shows how far the seeds are: a live table on a terminal, elsewhere lines now and then."""
+    if sys.stderr.isatty() and not quiet:
+        from rich.console import Console
+        from rich.live import Live
+
+        # Without a thread of its own, since this process forks.
+        with Live("", console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+            yield lambda runs: live.update(seeds_table(runs), refresh=True)
+        return
+    shown: dict[int, tuple[str, float]] = {}
+
+    def report(runs: Sequence[SeedRun]) -> None:
+        for run in runs:
+            now = time.monotonic()
+            state, last = shown.get(run.seed, ("waiting", now))
+            if run.state != state or (run.state == "running" and now - last >= PLAIN_SECONDS):
+                shown[run.seed] = (run.state, now)
+                how_far = f" · {line(progress)}" if (progress := run.progress) else ""
+                click.echo(f"seed {run.seed}: {run.state}{how_far}", err=True)
+
+    yield (lambda runs: None) if quiet else report
+
+
+def seeds_table(runs: Sequence[SeedRun]) -> Table:
+    """How far each seed is."""
+    from rich.table import Table
+
+    table = Table("seed", "state", "progress", "return", "ETA", "time")
+    for run in runs:
+        cells = ["", "", ""]
+        if (progress := run.progress) is not None:
+            cells[0] = f"{progress.done:,}/{progress.total:,} {progress.unit}"
+            cells[1] = "" if progress.return_mean is None else f"{progress.return_mean:.2f}"
+            cells[2] = duration(progress.eta) if run.state == "running" else ""
+        table.add_row(str(run.seed), run.state, *cells, duration(run.seconds))
+    return table

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +11,11 @@ import click
 
 from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
 from genelab.cli.profiling import profile_from, profile_options
-from genelab.cli.progress import PLAIN_SECONDS, duration, line, train_progress
+from genelab.cli.progress import seeds_progress, seeds_table, train_progress
 from genelab.config import Override
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from genelab.rl import TrainResult
-    from genelab.rl.launch.seeds import SeedRun
 
 
 def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,7 +179,7 @@ def _train_seeds(ctx: click.Context, changes: Sequence[Override]) -> None:
     from genelab.rl.launch.seeds import parse_seeds, train_seeds
 
     options = ctx.params
-    with _seeds_progress(quiet=options["quiet"]) as report:
+    with seeds_progress(quiet=options["quiet"]) as report:
         runs = train_seeds(
             options["task"],
             parse_seeds(options["seeds"]),
@@ -200,49 +194,10 @@ def _train_seeds(ctx: click.Context, changes: Sequence[Override]) -> None:
         )
     from rich.console import Console
 
-    Console().print(_table(runs))
+    Console().print(seeds_table(runs))
     for run in runs:
         if run.state == "failed":
             click.echo(f"seed {run.seed} failed, exit code {run.exit_code}: {run.last_words} (see {run.log})")
     click.echo(f"runs       {runs[0].path.parent}")
     states = {run.state for run in runs}
     ctx.exit(1 if "failed" in states else 0 if states == {"completed"} else 130)
-
-
-@contextmanager
-def _seeds_progress(*, quiet: bool) -> Iterator[Callable[[Sequence[SeedRun]], None]]:
-    """A function that shows how far the seeds are: a live table on a terminal, elsewhere lines now and then."""
-    if sys.stderr.isatty() and not quiet:
-        from rich.console import Console
-        from rich.live import Live
-
-        # Without a thread of its own, since this process forks.
-        with Live("", console=Console(stderr=True), auto_refresh=False, transient=True) as live:
-            yield lambda runs: live.update(_table(runs), refresh=True)
-        return
-    shown: dict[int, tuple[str, float]] = {}
-
-    def report(runs: Sequence[SeedRun]) -> None:
-        for run in runs:
-            now = time.monotonic()
-            state, last = shown.get(run.seed, ("waiting", now))
-            if run.state != state or (run.state == "running" and now - last >= PLAIN_SECONDS):
-                shown[run.seed] = (run.state, now)
-                how_far = f" · {line(progress)}" if (progress := run.progress) else ""
-                click.echo(f"seed {run.seed}: {run.state}{how_far}", err=True)
-
-    yield (lambda runs: None) if quiet else report
-
-
-def _table(runs: Sequence[SeedRun]) -> Table:
-    from rich.table import Table
-
-    table = Table("seed", "state", "progress", "return", "ETA", "time")
-    for run in runs:
-        cells = ["", "", ""]
-        if (progress := run.progress) is not None:
-            cells[0] = f"{progress.done:,}/{progress.total:,} {progress.unit}"
-            cells[1] = "" if progress.return_mean is None else f"{progress.return_mean:.2f}"
-            cells[2] = duration(progress.eta) if run.state == "running" else ""
-        table.add_row(str(run.seed), run.state, *cells, duration(run.seconds))
-    return table

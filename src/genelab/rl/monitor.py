@@ -150,7 +150,7 @@ class TrainMonitor:
         self._env = env
         self._done = 0
         self._iteration_hook = iteration_hook
-        self._started = time.perf_counter()
+        self._started: float | None = None
         self._already = 0
 
     def continue_from(self, state: dict[str, Any]) -> None:
@@ -172,6 +172,8 @@ class TrainMonitor:
 
     def step(self, reward: Tensor, done: Tensor, info: dict[str, Any]) -> None:
         """A control step of all environments has been made."""
+        if self._started is None:
+            self._started = time.perf_counter()  # building networks and buffers is no pace to go by
         self.episodes.add(reward, done, info)
         self.env_steps += len(reward)
 
@@ -221,7 +223,8 @@ class TrainMonitor:
         return path
 
     def _progress(self, done: int, collect_fps: float, total_fps: float, learn_share: float) -> Progress:
-        elapsed = time.perf_counter() - self._started
+        now = time.perf_counter()
+        elapsed = now - (now if self._started is None else self._started)
         pace = elapsed / max(done - self._already, 1)
         recent = self.episodes
         return Progress(

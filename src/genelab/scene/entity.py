@@ -271,8 +271,11 @@ class Entity:
     @property
     def projected_gravity_b(self) -> Tensor:
         """The unit vector down, in the root's frame, `(N, 3)`."""
-        down = self._row([0.0, 0.0, -1.0])
-        return self._derived("gravity_b", lambda: gm.quat_rotate_inverse(self.root_quat_w, down))
+
+        def compute() -> Tensor:
+            return gm.quat_rotate_inverse(self.root_quat_w, self._row([0.0, 0.0, -1.0]))
+
+        return self._derived("gravity_b", compute)
 
     @property
     def heading_w(self) -> Tensor:
