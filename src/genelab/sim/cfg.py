@@ -48,7 +48,8 @@ class SimulationCfg:
     """Physics threads of the MuJoCo engine; 0 is one per core. Results do not depend on it."""
     fresh_kinematics: bool = True
     """Body poses and velocities are of the end of the step. False: of its last substep's start, one `dt` old, which
-    saves the MuJoCo engine up to a seventh of the physics time. Joint and root state are always of the end."""
+    saves the MuJoCo engine a seventh of a quadruped's physics and a quarter of a cart-pole's. Joint and root state are
+    always of the end; Genesis always has both."""
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
     """Gravity, m/s²."""
     solver: SolverCfg = field(default_factory=SolverCfg)
