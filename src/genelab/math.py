@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -23,11 +21,6 @@ def quat_mul(a: Tensor, b: Tensor) -> Tensor:
     )
 
 
-def quat_conjugate(q: Tensor) -> Tensor:
-    """The inverse of a unit quaternion."""
-    return torch.cat((q[..., :1], -q[..., 1:]), dim=-1)
-
-
 def quat_rotate(q: Tensor, v: Tensor) -> Tensor:
     """`v` turned by `q`: from the rotated frame to the outer one."""
     axis = q[..., 1:]
@@ -42,22 +35,6 @@ def quat_rotate_inverse(q: Tensor, v: Tensor) -> Tensor:
     return v - q[..., :1] * t + torch.linalg.cross(axis, t)
 
 
-def quat_from_euler(roll: Tensor, pitch: Tensor, yaw: Tensor) -> Tensor:
-    """Rotation by roll about x, then pitch about y, then yaw about z, all fixed axes; rad."""
-    cr, sr = torch.cos(roll / 2), torch.sin(roll / 2)
-    cp, sp = torch.cos(pitch / 2), torch.sin(pitch / 2)
-    cy, sy = torch.cos(yaw / 2), torch.sin(yaw / 2)
-    return torch.stack(
-        (
-            cy * cp * cr + sy * sp * sr,
-            cy * cp * sr - sy * sp * cr,
-            cy * sp * cr + sy * cp * sr,
-            sy * cp * cr - cy * sp * sr,
-        ),
-        dim=-1,
-    )
-
-
 def yaw_of(q: Tensor) -> Tensor:
     """Heading of the rotated x axis in the ground plane, rad."""
     w, x, y, z = q.unbind(-1)
@@ -69,11 +46,6 @@ def yaw_quat(q: Tensor) -> Tensor:
     half = yaw_of(q) / 2
     zero = torch.zeros_like(half)
     return torch.stack((torch.cos(half), zero, zero, torch.sin(half)), dim=-1)
-
-
-def wrap_to_pi(angle: Tensor) -> Tensor:
-    """The same angle in [−π, π)."""
-    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
 def uniform(

@@ -54,6 +54,7 @@ def test_a_run_leaves_what_the_design_says() -> None:
     record = json.loads((result.path / "run.json").read_text())
     assert record["status"] == "completed"
     assert (record["task"], record["backend"], record["engine"], record["seed"]) == (PENDULUM, "rsl_rl", "mujoco", 3)
+    assert record["experiment"] == "inverted_pendulum_flat"
     assert record["env_steps"] == 4 * 24 * 16
     assert record["wall_seconds"] > 0
     assert record["versions"]["torch"].startswith("2.")

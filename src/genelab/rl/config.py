@@ -18,6 +18,8 @@ class BackendConfig:
     """Seed of networks, exploration and environment."""
     experiment_name: str = ""
     """Free text that goes into the run's record."""
+    save_interval: int = 50
+    """Iterations between checkpoints."""
 
 
 @dataclass(kw_only=True)
@@ -96,8 +98,6 @@ class RslRlOnPolicyRunnerCfg(BackendConfig):
     """Control steps of each environment per iteration."""
     max_iterations: int
     """Iterations of collecting and learning."""
-    save_interval: int = 50
-    """Iterations between checkpoints."""
     clip_actions: float | None = 100.0
     """Actions are cut to ± this before the environment sees them."""
     actor: RslRlModelCfg = field(default_factory=lambda: RslRlModelCfg(distribution=RslRlDistributionCfg()))
@@ -118,8 +118,6 @@ class SkrlAgentCfg(BackendConfig):
     """Control steps of the vectorised environment."""
     rollouts: int = 24
     """Control steps per iteration; on-policy, also per update."""
-    save_interval: int = 50
-    """Iterations between checkpoints."""
     hidden_dims: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of all networks."""
     activation: Literal["elu", "gelu", "leaky_relu", "relu", "selu", "silu", "tanh"] = "elu"
@@ -187,8 +185,6 @@ class RlGamesAgentCfg(BackendConfig):
     """Control steps of the vectorised environment; the last horizon is completed."""
     horizon_length: int = 24
     """Control steps per iteration."""
-    save_interval: int = 50
-    """Iterations between checkpoints."""
     mini_epochs: int = 5
     """Passes over each batch."""
     num_minibatches: int = 4
@@ -296,8 +292,6 @@ class Sb3AgentCfg(BackendConfig):
     """Which algorithm."""
     timesteps: int
     """Environment steps of all environments together."""
-    save_interval: int = 50
-    """Iterations between checkpoints."""
     hidden_dims: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of all networks."""
     activation: Literal["elu", "relu", "tanh", "silu", "leaky_relu"] = "elu"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -34,7 +34,6 @@ class EvalCallback:
     seed: int = 0
     best: float | None = None
     """Best mean return so far."""
-    history: list[dict[str, Any]] = field(default_factory=list)
 
     def after_iteration(self, learner: Learner, iteration: int, done: int, writer: Writer | None) -> None:
         """Evaluate if it is time to."""
@@ -55,7 +54,6 @@ class EvalCallback:
             "metrics": summary,
             "evaluated_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
-        self.history.append(record)
         if self.best is None or summary["return_mean"] > self.best:
             self.best = summary["return_mean"]
             learner.save(self.path / f"best_model{self.suffix}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +15,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.envs.state import get_state
 from genelab.rl.backends.base import Learner
 from genelab.rl.checkpoint import save_atomically
+from genelab.rl.episodes import Episodes
 
 if TYPE_CHECKING:
     from genelab.rl.eval_callback import EvalCallback
@@ -64,58 +64,6 @@ class Progress:
     """Mean length of the last episodes."""
 
 
-@dataclass(kw_only=True)
-class Episodes:
-    """Returns and lengths of episodes as they end, and what the managers log of them."""
-
-    num_envs: int
-    device: torch.device
-    returns: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_EPISODES))
-    lengths: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_EPISODES))
-
-    def __post_init__(self) -> None:
-        self._return = torch.zeros(self.num_envs, device=self.device)
-        self._length = torch.zeros(self.num_envs, device=self.device)
-        self._logs: list[dict[str, Any]] = []
-
-    def add(self, reward: Tensor, done: Tensor, info: dict[str, Any]) -> None:
-        """Take a step of all environments."""
-        self._return += reward
-        self._length += 1
-        if "log" in info:
-            self._logs.append(info["log"])
-        ended = done.nonzero().flatten()
-        if len(ended):
-            self.returns.extend(self._return[ended].tolist())
-            self.lengths.extend(self._length[ended].tolist())
-            self._return[ended] = 0.0
-            self._length[ended] = 0.0
-
-    def drain(self) -> dict[str, float]:
-        """Mean of what was logged since the last call, by key."""
-        values: dict[str, list[float]] = {}
-        for log in self._logs:
-            for key, value in log.items():
-                values.setdefault(key, []).append(float(value))
-        self._logs.clear()
-        return {key: sum(numbers) / len(numbers) for key, numbers in values.items()}
-
-    def state(self) -> dict[str, Any]:
-        """To go on counting after a stop."""
-        return {
-            "returns": list(self.returns),
-            "lengths": list(self.lengths),
-            "return": self._return.cpu(),
-            "length": self._length.cpu(),
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
-        self.returns.extend(state["returns"])
-        self.lengths.extend(state["lengths"])
-        self._return, self._length = state["return"].to(self.device), state["length"].to(self.device)
-
-
 class TrainMonitor:
     """Is told of every step and every iteration of the learner."""
 
@@ -141,7 +89,7 @@ class TrainMonitor:
         self.writer = writer
         self.report = report
         self.evaluation = evaluation
-        self.episodes = Episodes(num_envs=env.num_envs, device=env.device)
+        self.episodes = Episodes(num_envs=env.num_envs, device=env.device, keep=RECENT_EPISODES)
         self.env_steps = 0
         self.iterations = 0
         self.stop_requested = False
@@ -237,14 +185,14 @@ class TrainMonitor:
             collect_fps=collect_fps,
             total_fps=total_fps,
             learn_share=learn_share,
-            return_mean=sum(recent.returns) / len(recent.returns) if recent.returns else None,
-            length_mean=sum(recent.lengths) / len(recent.lengths) if recent.lengths else None,
+            return_mean=recent.return_mean,
+            length_mean=recent.length_mean,
         )
 
     def _log(self, progress: Progress, scalars: dict[str, float]) -> None:
+        values = {**self.episodes.drain(), **scalars}  # also where nothing is written, or it would pile up
         if self.writer is None:
             return
-        values = {**self.episodes.drain(), **scalars}
         values["Perf/total_fps"] = progress.total_fps
         values["Perf/collection_fps"] = progress.collect_fps
         values["Train/env_steps"] = progress.env_steps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import time
@@ -18,6 +17,7 @@ from genelab.config import TASKS, Override, apply_overrides
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
 from genelab.errors import UsageError
 from genelab.rl.backends import InferenceSetup, select_backend
+from genelab.rl.episodes import Episodes
 from genelab.rl.nan_guard import load_replay
 from genelab.rl.policies import random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, profiler
@@ -132,18 +132,19 @@ def _play(
     profile: ProfileCfg | None,
     on_step: Callable[[int, int], None],
 ) -> PlayResult:
-    episodes = _Episodes(env)
+    episodes = Episodes(num_envs=env.num_envs, device=env.device)
     with torch.inference_mode(), profiler(profile) as trace:
         observations, _ = env.reset(seed=env.seed)
         setup.reset(None)
         start = time.perf_counter()
-        for step in itertools.islice(itertools.count(), total):
+        for step in range(total):
             playback = env.cfg.playback
             action = setup.policy(observations) if playback is None else playback(env, step)
             observations, *outcome = env.step(action)
-            ended = episodes.add(outcome)
-            if ended is not None:
-                setup.reset(ended)
+            if isinstance(env, ManagerBasedRlEnv):
+                reward, terminated, truncated, _ = outcome
+                episodes.add(reward, terminated | truncated, {})
+                setup.reset(terminated | truncated)
             trace.step()
             on_step(step + 1, total)
         seconds = time.perf_counter() - start
@@ -153,35 +154,7 @@ def _play(
         seed=env.seed,
         steps=total,
         seconds=seconds,
-        **episodes.summary(),
+        episodes=len(episodes.returns),
+        return_mean=episodes.return_mean,
+        length_mean=episodes.length_mean,
     )
-
-
-class _Episodes:
-    """Returns and lengths of the episodes that end."""
-
-    def __init__(self, env: ManagerBasedEnv) -> None:
-        self._counts = isinstance(env, ManagerBasedRlEnv)
-        self._return = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
-        self._length = torch.zeros_like(self._return)
-        self._ended = torch.zeros(3, device=env.device, dtype=torch.float64)  # number, returns, lengths
-
-    def add(self, outcome: Sequence[Any]) -> Tensor | None:
-        """Take reward, terminated and truncated of a step; returns which episodes ended, if there are episodes."""
-        if not self._counts:
-            return None
-        reward, terminated, truncated, _ = outcome
-        done = terminated | truncated
-        self._return += reward
-        self._length += 1
-        ended = done.to(self._return.dtype)
-        self._ended += torch.stack((ended.sum(), (self._return * ended).sum(), (self._length * ended).sum()))
-        self._return *= 1 - ended
-        self._length *= 1 - ended
-        return done
-
-    def summary(self) -> dict[str, Any]:
-        """Number of episodes and their means."""
-        count, returns, lengths = self._ended.tolist()
-        mean = {"return_mean": returns / count, "length_mean": lengths / count} if count else {}
-        return {"episodes": int(count), "return_mean": None, "length_mean": None, **mean}

@@ -156,6 +156,7 @@ class _Training:
         env.watcher = NanGuard(env, self.task_id, self.run.path)
         facts = {
             "task": self.task_id,
+            "experiment": self.agent.experiment_name,
             "backend": self.backend.name,
             "engine": env.scene.engine.name,
             "device": str(env.device),

@@ -84,8 +84,6 @@ class Backend(ABC):
 
     name: ClassVar[str]
     """Names the log directory: `logs/<name>/`."""
-    extra: ClassVar[str | None] = None
-    """The extra that installs the library; None if it always is."""
     suffix: ClassVar[str] = ".pt"
     """Suffix of its checkpoints."""
     final_name: ClassVar[str] = "model_final"

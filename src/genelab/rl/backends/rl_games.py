@@ -48,7 +48,6 @@ class RlGamesBackend(Backend):
     """Trains with rl_games' agent, epoch by epoch."""
 
     name = "rl_games"
-    extra = "rl-games"
     unit = "timesteps"
 
     def budget(self, agent: RlGamesAgentCfg) -> int:

@@ -62,7 +62,6 @@ class Sb3Backend(Backend):
     """Trains with the algorithms of Stable-Baselines3."""
 
     name = "sb3"
-    extra = "sb3"
     suffix = ".zip"
     final_name = "model"
     unit = "timesteps"

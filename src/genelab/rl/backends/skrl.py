@@ -61,7 +61,6 @@ class SkrlBackend(Backend):
     """Trains with skrl's agents and memories, in a loop of its own."""
 
     name = "skrl"
-    extra = "skrl"
     unit = "timesteps"
 
     def budget(self, agent: SkrlAgentCfg) -> int:
