@@ -1,16 +1,26 @@
-"""Where actions come from when nothing was learned."""
+"""Where actions come from: a file, or nothing that was learned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from genelab.envs import ManagerBasedEnv
+from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
+from genelab.rl.backends.base import InferenceSetup, select_backend
 
 Policy = Callable[[dict[str, Tensor]], Tensor]
 """From observations by group to actions `(num_envs, action_dim)`."""
+
+
+def load_policy(
+    env: ManagerBasedRlEnv, agent_cfg: Any, checkpoint: Path, *, deterministic: bool = True
+) -> InferenceSetup:
+    """The policy in a file, for an environment: a checkpoint of the agent's library."""
+    return select_backend(agent_cfg).load(env, agent_cfg, checkpoint, deterministic=deterministic)
 
 
 def zero_policy(env: ManagerBasedEnv) -> Policy:
