@@ -1,0 +1,115 @@
+"""Find the checkpoint that a user means: a file, a run directory, or a word for one."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from genelab.config import TASKS, TaskEntry
+from genelab.errors import UsageError
+from genelab.rl.backends import Backend, select_backend
+
+PRETRAINED_SUFFIXES = (".onnx", ".ts", ".pt", ".zip")
+"""What a shipped policy may be, in the order of preference."""
+
+
+def find_checkpoint(task_id: str, word: str | Path, *, best: bool = False) -> Path:
+    """The checkpoint file that `word` stands for.
+
+    A string may be `latest`, the newest run of the task below `./logs`, or `pretrained`, the policy that the task's
+    package ships. Anything else, and every `Path`, is a file or a run directory. Of a run it is the final checkpoint,
+    the newest if the run did not complete, or the one with the best evaluation if `best`.
+    """
+    entry = TASKS.entry(task_id)
+    if word == "pretrained":
+        if best:
+            raise UsageError("--best chooses among the checkpoints of a run; pretrained is one policy")
+        return _pretrained(entry)
+    path = Path(word)
+    if word == "latest" or path.is_dir():
+        backend = select_backend(TASKS.get(task_id).agent)
+        return _of_run(_latest_run(entry.id, backend) if word == "latest" else path, backend, best)
+    if not path.is_file():
+        raise UsageError(f"{path}: no such checkpoint; give a file, a run directory, latest or pretrained")
+    if best:
+        raise UsageError(f"--best chooses among the checkpoints of a run; {path} is a file")
+    return path
+
+
+def pretrained_policy(task_id: str) -> Path | None:
+    """The policy that the task's package ships as `pretrained/<task id>/policy.<suffix>`; None without one."""
+    return _shipped(TASKS.entry(task_id))
+
+
+def _pretrained(entry: TaskEntry) -> Path:
+    path = _shipped(entry)
+    if path is None:
+        others = [other.id for other in TASKS.entries() if _shipped(other) is not None]
+        known = f"these have: {', '.join(others)}" if others else "no task has one"
+        raise UsageError(f"{entry.id} has no pretrained policy; {known}")
+    return path
+
+
+def _shipped(entry: TaskEntry) -> Path | None:
+    try:
+        home = resources.files(entry.package) / "pretrained" / entry.id
+    except (ImportError, TypeError, ValueError, AttributeError):
+        return None  # a single module, or code typed at a prompt: it ships nothing
+    files = (Path(str(home / f"policy{suffix}")) for suffix in PRETRAINED_SUFFIXES)
+    return next((file for file in files if file.is_file()), None)
+
+
+def _latest_run(task_id: str, backend: Backend) -> Path:
+    logs = Path("logs")
+    runs = [*(logs / backend.name / task_id).glob("*"), *(logs / "multi-seed" / task_id).glob("*/seed_*")]
+    started = {run: when for run in runs if (when := _started_at(run)) and _newest(run, backend) is not None}
+    if not started:
+        raise UsageError(f"latest: no run of {task_id} with a checkpoint in {logs / backend.name / task_id}")
+    return max(started, key=lambda run: (started[run], run.name))
+
+
+def _of_run(run: Path, backend: Backend, best: bool) -> Path:
+    seeds = sorted(path.name for path in run.glob("seed_*") if path.is_dir())
+    if seeds and not (run / "run.json").exists():
+        raise UsageError(f"{run} has one run per seed, give one of them: {', '.join(seeds)}")
+    made_with = _record(run).get("backend", backend.name)
+    if made_with != backend.name:
+        raise UsageError(f"{run}: made with {made_with}, but this task's agent is of {backend.name}")
+    if best:
+        path = run / f"best_model{backend.suffix}"
+        if not path.is_file():
+            raise UsageError(f"{run} has no {path.name}: it was not trained with --eval-every")
+        return path
+    newest = _newest(run, backend)
+    if newest is None:
+        raise UsageError(f"{run}: a directory without a checkpoint (model_*{backend.suffix})")
+    return newest
+
+
+def _newest(run: Path, backend: Backend) -> Path | None:
+    """The final checkpoint of a completed run, otherwise the one after the most iterations."""
+    final = run / f"{backend.final_name}{backend.suffix}"
+    numbers = {path: path.stem.removeprefix("model_") for path in run.glob(f"model_*{backend.suffix}")}
+    numbered = {path: int(number) for path, number in numbers.items() if number.isdecimal()}
+    if final.is_file() and (_record(run).get("status") == "completed" or not numbered):
+        return final
+    return max(numbered, key=lambda path: numbered[path], default=None)
+
+
+def _started_at(run: Path) -> datetime.datetime | None:
+    try:
+        return datetime.datetime.fromisoformat(_record(run)["started_at"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _record(run: Path) -> dict[str, Any]:
+    """What the run says about itself; empty if it says nothing that can be read."""
+    try:
+        record = json.loads((run / "run.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
