@@ -88,7 +88,10 @@ def env_cfg() -> ManagerBasedRlEnvCfg:
         )
     on_target = {"command": "target", "asset": CART}
     cfg.rewards["cart_position"] = RewardTermCfg(func=target_error_l2, weight=-4.0, params=on_target)
-    cfg.metrics = {"target_error": MetricTermCfg(func=target_error, params=on_target)}
+    cfg.metrics = {
+        "target_error": MetricTermCfg(func=target_error, params=on_target),
+        "final_target_error": MetricTermCfg(func=target_error, params=on_target, reduce="last"),
+    }
     del cfg.events["push_cart"]
     return cfg
 

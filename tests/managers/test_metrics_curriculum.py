@@ -73,6 +73,39 @@ def test_a_metric_is_the_mean_over_the_episodes_that_ended(make_env: MakeEnv) ->
     assert log["Metrics/clock"].item() == pytest.approx((1 + 2) / 2)
 
 
+def zigzag(env: ManagerBasedRlEnv) -> Tensor:
+    """−1, −3, −2 in the first steps of an episode, then lower."""
+    return torch.tensor([0.0, -1.0, -3.0, -2.0, -9.0])[env.episode_length_buf.clamp(max=4)]
+
+
+def test_an_episode_is_its_mean_its_last_or_its_largest_value(make_env: MakeEnv) -> None:
+    metrics = {
+        "mean": MetricTermCfg(func=zigzag),
+        "last": MetricTermCfg(func=zigzag, reduce="last"),
+        "max": MetricTermCfg(func=zigzag, reduce="max"),
+    }
+    env = make_env(metrics=metrics, terminations=ends(2, 3, 99, 3))
+    env.reset()
+    assert torch.equal(env.metrics_manager.finished, torch.zeros(3, 4).double())
+    step(env)
+    log = step(env)[1]
+    assert [log[f"Metrics/{name}"].item() for name in metrics] == [-2.0, -3.0, -1.0]
+    log = step(env)[1]
+    assert [log[f"Metrics/{name}"].item() for name in metrics] == [-2.0, -2.0, -1.0]
+    step(env)  # the first environment has ended again; the others keep what they finished last
+    expected = [[-2.0, -2.0, 0.0, -2.0], [-3.0, -2.0, 0.0, -2.0], [-1.0, -1.0, 0.0, -1.0]]
+    assert env.metrics_manager.finished.tolist() == expected
+
+
+def test_the_mean_is_over_the_steps_that_were_made(make_env: MakeEnv) -> None:
+    """Training starts the first episodes at random ages."""
+    env = make_env(metrics={"index": MetricTermCfg(func=index)}, terminations=ends(9, 9, 9, 9))
+    env.reset()
+    env.episode_length_buf[:] = 7
+    step(env)
+    assert step(env)[1]["Metrics/index"].item() == (0 + 1 + 2 + 3) / 4
+
+
 def test_a_curriculum_sees_the_ended_episodes_and_changes_the_task(make_env: MakeEnv) -> None:
     seen: list = []
     env = make_env(

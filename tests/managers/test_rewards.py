@@ -127,3 +127,13 @@ def test_a_wrong_shape_is_named_with_its_term(make_env: MakeEnv) -> None:
     env.reset()
     with pytest.raises(ConfigError, match=r"^reward term 'tall' must return shape \(4,\), got \(4, 1\)$"):
         pay(env)
+
+
+def test_what_each_term_paid_in_the_last_finished_episode(make_env: MakeEnv) -> None:
+    ends = {"end": TerminationTermCfg(func=after, params={"steps": (2, 3, 99, 3)})}
+    env = make_env(rewards=rewards(one=(ones, 1.0), clock=(clock, 2.0)), terminations=ends)
+    env.reset()
+    for _ in range(3):
+        pay(env)
+    finished = env.reward_manager.finished / STEP_DT
+    assert finished.tolist() == [pytest.approx([2.0, 3.0, 0.0, 3.0]), pytest.approx([6.0, 12.0, 0.0, 12.0])]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import Tensor
 
 from genelab.managers.base import Manager, TermCfg
 from genelab.sim import EnvIds
@@ -17,23 +18,37 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class MetricTermCfg(TermCfg):
-    """A quantity, one number per environment and step; its mean over the episode is logged."""
+    """A quantity, one number per environment and step; one number per episode is logged."""
+
+    reduce: Literal["mean", "last", "max"] = "mean"
+    """What is kept of an episode: the mean over its steps, the value of its last step, or the largest."""
 
 
 class MetricsManager(Manager):
-    """Averages its terms over episodes."""
+    """Makes one number per episode of each term."""
 
     kind = "metric"
     env: ManagerBasedRlEnv
+    cfgs: dict[str, MetricTermCfg]  # type: ignore[assignment]
 
     def __init__(self, cfgs: Mapping[str, MetricTermCfg | None], env: ManagerBasedRlEnv) -> None:
         super().__init__(cfgs, env)
-        self.episode_sum = torch.zeros(len(self.terms), env.num_envs, device=env.device, dtype=env.dtype)
+        shape = (len(self.terms), env.num_envs)
+        self.episode_sum = torch.zeros(shape, device=env.device, dtype=env.dtype)
+        self.finished = torch.zeros_like(self.episode_sum)
+        """Value of each environment's last finished episode, `(terms, N)`."""
+        self._last = torch.zeros_like(self.episode_sum)
+        self._max = torch.full_like(self.episode_sum, -torch.inf)
+        self._steps = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
 
     def compute(self) -> None:
-        """Add this step's values."""
+        """Take this step's values."""
         if self.terms:
-            self.episode_sum += torch.stack([term.vector() for term in self.terms.values()])
+            values = torch.stack([term.vector() for term in self.terms.values()]).to(self.env.dtype)
+            self.episode_sum += values
+            self._last = values
+            self._max = torch.maximum(self._max, values)
+            self._steps += 1
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         """Log the mean over the finished episodes."""
@@ -41,7 +56,16 @@ class MetricsManager(Manager):
         if not self.terms:
             return {}
         rows = slice(None) if env_ids is None else env_ids
-        steps = self.env.episode_length_buf[rows].clamp(min=1)
-        means = (self.episode_sum[:, rows] / steps).mean(dim=1)
+        values = self._episode(rows)
+        self.finished[:, rows] = values
         self.episode_sum[:, rows] = 0.0
-        return {f"Metrics/{name}": value for name, value in zip(self.terms, means.unbind(), strict=True)}
+        self._max[:, rows] = -torch.inf
+        self._steps[rows] = 0
+        return {f"Metrics/{name}": value for name, value in zip(self.terms, values.mean(dim=1).unbind(), strict=True)}
+
+    def _episode(self, rows: slice | Tensor) -> Tensor:
+        """The episodes so far of these environments, `(terms, rows)`; zero for one without a step."""
+        steps = self._steps[rows]
+        kinds = {"mean": self.episode_sum[:, rows] / steps, "last": self._last[:, rows], "max": self._max[:, rows]}
+        values = torch.stack([kinds[cfg.reduce][i] for i, cfg in enumerate(self.cfgs.values())])
+        return torch.where(steps > 0, values, 0.0)

@@ -37,6 +37,8 @@ class RewardManager(Manager):
         self.step_reward = torch.zeros(shape, device=env.device, dtype=env.dtype)
         """Contribution of each term to the last step's reward, `(terms, N)`."""
         self.episode_sum = torch.zeros_like(self.step_reward)
+        self.finished = torch.zeros_like(self.step_reward)
+        """What each term paid in each environment's last finished episode, `(terms, N)`."""
         self._active: list[tuple[int, Any]] = []
         self._weights: tuple[float, ...] = ()
         self._factors: Tensor | None = None
@@ -71,7 +73,9 @@ class RewardManager(Manager):
         """Log each term's mean rate over the finished episodes, per second of a full episode."""
         super().reset(env_ids)
         rows = slice(None) if env_ids is None else env_ids
-        means = self.episode_sum[:, rows].mean(dim=1) / self.env.max_episode_length_s
+        sums = self.episode_sum[:, rows]
+        means = sums.mean(dim=1) / self.env.max_episode_length_s
+        self.finished[:, rows] = sums
         self.episode_sum[:, rows] = 0.0
         return {f"Episode_Reward/{name}": value for name, value in zip(self.terms, means.unbind(), strict=True)}
 
