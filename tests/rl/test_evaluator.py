@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ from torch import Tensor
 from genelab import TASKS
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from genelab.managers import TerminationTermCfg
+from genelab.errors import GenelabError
+from genelab.managers import MetricTermCfg, RewardTermCfg, TerminationTermCfg
 from genelab.rl import train_task
 from genelab.rl.backends import InferenceSetup
-from genelab.rl.evaluator import eval_cfg, evaluate
+from genelab.rl.evaluator import EvalSettings, eval_cfg, evaluate
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 CHANCE, LONGEST = 0.05, 60
@@ -38,6 +40,10 @@ def random_lengths(num_envs: int) -> ManagerBasedRlEnv:
     return ManagerBasedRlEnv(eval_cfg(cfg, num_envs))
 
 
+def pendulum(num_envs: int) -> ManagerBasedRlEnv:
+    return ManagerBasedRlEnv(eval_cfg(TASKS.get(TASK).play_env, num_envs))
+
+
 def still(env: ManagerBasedRlEnv) -> InferenceSetup:
     return InferenceSetup(policy=lambda observations: torch.zeros(env.num_envs, 1))
 
@@ -50,7 +56,7 @@ def true_length() -> tuple[float, float]:
     return mean, math.sqrt(sum((k - mean) ** 2 * p for k, p in enumerate(chances, start=1)))
 
 
-@pytest.mark.parametrize(("num_envs", "episodes"), [(64, 100), (1024, 10), (16, 2000)])
+@pytest.mark.parametrize(("num_envs", "episodes"), [(64, 100), (1024, 10), (16, 200)])
 def test_the_mean_length_is_unbiased(num_envs: int, episodes: int) -> None:
     """The first episodes to finish would be about half as long where there are many environments."""
     env = random_lengths(num_envs)
@@ -60,10 +66,58 @@ def test_the_mean_length_is_unbiased(num_envs: int, episodes: int) -> None:
     assert sum(lengths) / len(lengths) == pytest.approx(mean, abs=4 * std / math.sqrt(len(lengths)))
 
 
+def test_only_the_first_episodes_of_each_environment_count() -> None:
+    """Environment i ends every i + 1 steps: the fast ones must not fill the places of the slow ones."""
+    cfg = TASKS.get(TASK).play_env
+    cfg.terminations = {"clock": TerminationTermCfg(func=every_so_often)}
+    cfg.rewards = {"index": RewardTermCfg(func=index, weight=100.0)}
+    cfg.metrics = {
+        "age": MetricTermCfg(func=age),
+        "last_age": MetricTermCfg(func=age, reduce="last"),
+        "max_age": MetricTermCfg(func=age, reduce="max"),
+    }
+    env = ManagerBasedRlEnv(eval_cfg(cfg, 4))
+    result = evaluate(env, still(env), episodes=10, seed=0)
+    assert result.lengths == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2]
+    assert result.returns == [0, 2, 6, 12, 0, 2, 6, 12, 0, 2]  # steps × index
+    assert result.rewards == {"index": pytest.approx(4.2)}
+    # 1, 2, 3 and 4 steps have the mean ages 1, 1.5, 2 and 2.5.
+    assert result.task_metrics == {"age": pytest.approx(1.65), "last_age": 2.3, "max_age": 2.3}
+    assert result.terminations == {"clock": 1.0, "evaluation_time_out": 0.0}
+
+
+def every_so_often(env: ManagerBasedRlEnv) -> Tensor:
+    return env.episode_length_buf > torch.arange(env.num_envs)
+
+
+def index(env: ManagerBasedRlEnv) -> Tensor:
+    return torch.arange(env.num_envs, dtype=env.dtype)
+
+
+def age(env: ManagerBasedRlEnv) -> Tensor:
+    return env.episode_length_buf.to(env.dtype)
+
+
+def test_terminations_are_shares_of_the_episodes() -> None:
+    env = random_lengths(64)
+    result = evaluate(env, still(env), episodes=256, seed=0)
+    lost = sum(length < LONGEST for length in result.lengths) / 256
+    assert lost <= result.terminations["chance"] <= lost + 4 * CHANCE
+    assert result.terminations["time_out"] == 1 - lost
+
+
 def test_success_is_that_of_the_last_step() -> None:
     env = random_lengths(64)
     result = evaluate(env, still(env), episodes=256, seed=0)
     assert result.successes == [length == LONGEST for length in result.lengths]
+    rate, (low, high) = result.summary()["success_rate"], result.intervals()["success_ci95"]
+    assert low < rate < high
+
+
+def test_a_task_without_success_has_none() -> None:
+    env = pendulum(2)
+    result = evaluate(env, still(env), episodes=2, seed=0)
+    assert (result.summary()["success_rate"], result.intervals()["success_ci95"]) == (None, None)
 
 
 def test_two_evaluations_with_one_seed_are_identical() -> None:
@@ -73,22 +127,71 @@ def test_two_evaluations_with_one_seed_are_identical() -> None:
     assert first.lengths != other.lengths
 
 
-def test_endless_episodes_are_cut_and_ended_ones_reset() -> None:
+def test_a_config_made_for_watching_is_made_fit_to_judge() -> None:
     cfg: ManagerBasedRlEnvCfg = TASKS.get(TASK).env
     cfg.episode_length_s, cfg.auto_reset = 1e9, False
+    assert cfg.observations["policy"].enable_noise
     judged = eval_cfg(cfg, 3)
     assert (judged.episode_length_s, judged.auto_reset, judged.scene.num_envs) == (30.0, True, 3)
     assert not judged.observations["policy"].enable_noise
-    assert "push_cart" not in judged.events
+    assert "push_cart" in cfg.events
+    assert [name for name, event in judged.events.items() if event.mode == "interval"] == []
+    assert cfg.episode_length_s == 1e9
+
+
+def test_an_episode_that_nothing_ends_takes_30_s() -> None:
+    cfg = TASKS.get(TASK).play_env
+    cfg.terminations, cfg.episode_length_s, cfg.auto_reset = {"time_out": None}, 1e9, False
+    cfg.decimation = 100  # control steps of half a second
+    env = ManagerBasedRlEnv(eval_cfg(cfg, 2))
+    assert evaluate(env, still(env), episodes=4, seed=0).lengths == [60] * 4
 
 
 def test_recurrent_state_is_reset_where_episodes_end() -> None:
-    env = random_lengths(8)
-    resets: list[Tensor | None] = []
-    setup = InferenceSetup(policy=still(env).policy, reset=resets.append)
-    result = evaluate(env, setup, episodes=8, seed=0)
-    assert resets[0] is None
-    assert sum(int(done.sum()) for done in resets[1:] if done is not None) >= len(result.lengths)
+    """A policy that counts its steps since it was told to forget counts those of the episode."""
+    env = pendulum(4)
+    count = torch.zeros(4)
+    ages: list[Tensor] = []
+
+    def act(observations: dict[str, Tensor]) -> Tensor:
+        ages.append(count - env.episode_length_buf)
+        count.add_(1)
+        return torch.zeros(4, 1)
+
+    def forget(dones: Tensor | None) -> None:
+        count[slice(None) if dones is None else dones] = 0
+
+    evaluate(env, InferenceSetup(policy=act, reset=forget), episodes=12, seed=0)
+    assert len(ages) > 100
+    assert not torch.stack(ages).any()
+
+
+def test_max_steps_ends_it_and_says_what_that_does() -> None:
+    env = random_lengths(16)
+    said: list[str] = []
+    result = evaluate(env, still(env), episodes=32, seed=0, max_steps=20, notify=said.append)
+    assert len(result.returns) < 32
+    assert said == [
+        f"only {len(result.returns)} of 32 episodes ended within --max-steps 20: short ones count for too much"
+    ]
+    upright = pendulum(1)
+    with pytest.raises(GenelabError, match="no episode ended in the steps allowed: raise --max-steps"):
+        evaluate(upright, still(upright), episodes=1, seed=0, max_steps=1)
+
+
+def test_a_return_that_is_no_number_is_an_error() -> None:
+    cfg = TASKS.get(TASK).play_env
+    cfg.episode_length_s = 0.02
+    cfg.rewards = {"broken": RewardTermCfg(func=broken, weight=1.0)}
+    env = ManagerBasedRlEnv(eval_cfg(cfg, 4))
+    with pytest.raises(GenelabError, match="1 of 8 episodes have a return that is no number"):
+        evaluate(env, still(env), episodes=8, seed=0)
+
+
+def broken(env: ManagerBasedRlEnv) -> Tensor:
+    value = torch.zeros(env.num_envs)
+    value[2] = math.nan if env.common_step_counter == 3 else 0.0
+    return value
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +205,21 @@ def test_the_file_has_every_key_of_the_spec(
     out = tmp_path / "eval.json"
     command = ["eval", TASK, str(checkpoint), "--num-envs", "4", "--episodes", "6", "--out", str(out)]
     assert run(command) == 0
-    assert "success not published by this task" in capfd.readouterr().out
+    text = capfd.readouterr().out
+    assert f"{TASK}: 6 episodes on mujoco, deterministic, seed 0" in text
+    assert re.search(r"success\s+│ not published", text)
+    assert re.search(r"ended by pole_fell\s+│ 1.000", text)
     report = json.loads(out.read_text())
     assert (report["task"], report["checkpoint"], report["num_episodes"]) == (TASK, str(checkpoint), 6)
-    assert {"return_mean", "return_std", "length_mean", "success_rate"} <= report["metrics"].keys()
-    assert report["metrics"]["success_rate"] is None
+    metrics = report["metrics"]
+    assert {"return_mean", "return_std", "length_mean", "success_rate"} <= metrics.keys()
+    assert (metrics["success_rate"], metrics["success_ci95"]) == (None, None)
+    assert metrics["return_ci95"][0] < metrics["return_mean"] < metrics["return_ci95"][1]
+    assert metrics["length_ci95"][0] < metrics["length_mean"] < metrics["length_ci95"][1]
+    assert sum(report["rewards"].values()) == pytest.approx(metrics["return_mean"], rel=1e-5)
+    assert report["terminations"] == {"time_out": 0.0, "cart_out_of_bounds": 0.0, "pole_fell": 1.0}
     assert (report["seed"], report["deterministic"]) == (0, True)
+    assert (report["num_envs"], report["engine"], report["max_episode_length_s"]) == (4, "mujoco", 10.0)
     assert report["wall_clock_seconds"] > 0
     assert report["evaluated_at"].endswith("+00:00")
 
@@ -124,17 +236,75 @@ def test_stochastic_differs_and_repeats_overrides_apply(checkpoint: Path, tmp_pa
     assert returns("env.rewards.alive.weight=2") > returns()
 
 
+def test_a_run_directory_stands_for_its_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
+    out = tmp_path / "eval.json"
+    assert run(["eval", TASK, str(checkpoint.parent), "--episodes", "2", "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["checkpoint"] == str(checkpoint)
+
+
 def test_wrong_words_are_one_line_and_leave_no_file(
     checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("genelab.rl.evaluator.evaluate", None)  # all of this is found before anything runs
+    Path("taken").mkdir()
     for words, message in (
         ([TASK, "nothing.pt"], "nothing.pt: no such checkpoint"),
+        ([TASK, str(checkpoint), "--best"], "--best chooses among the checkpoints of a run"),
         ([TASK, str(checkpoint), "--out", "no/where.json"], "--out: there is no directory no"),
+        ([TASK, str(checkpoint), "--out", "taken"], "--out: taken is a directory; give a file"),
+        ([TASK, str(checkpoint), "--out", "/proc/eval.json"], "--out: cannot write /proc/eval.json"),
         (["GeneLab-Double-Inverted-Pendulum-v0", str(checkpoint)], "with other observations"),
+        ([TASK, str(checkpoint), "--engine", "bullet"], "'bullet' is not one of 'auto', 'mujoco', 'genesis', 'all'"),
     ):
         assert run(["eval", *words]) == 2
         err = capfd.readouterr().err
         assert message in err
         assert len(err.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [Path(tmp_path / "taken")]
+    assert run(["play", TASK, "--engine", "all"]) == 2
+    assert "'all' is not one of 'auto', 'mujoco', 'genesis'" in capfd.readouterr().err
+
+
+def test_all_engines_are_compared_in_one_file(
+    checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an engine that pays 10 less in the place of Genesis."""
+    monkeypatch.setattr("genelab.rl.evaluator._evaluate", fake_evaluation)
+    out = tmp_path / "eval.json"
+    assert run(["eval", TASK, str(checkpoint), "--engine", "all", "--out", str(out)]) == 0
+    text = capfd.readouterr().out
+    assert re.search(r"return\s+│ 40.000 ± 1.000\s+│ 30.000 ± 1.000\s+│ -10.000", text)
+    assert re.search(r"error\s+│ 0.5000\s+│ 0.7500\s+│ \+0.2500", text)
+    assert "the 95 % intervals of the return do not overlap" in text
+    report = json.loads(out.read_text())
+    assert (report["task"], report["checkpoint"]) == (TASK, str(checkpoint))
+    assert [one["engine"] for one in report["engines"].values()] == ["mujoco", "genesis"] == list(report["engines"])
+    assert report["difference"] == {
+        "return_mean": -10.0,
+        "length_mean": 0.0,
+        "success_rate": None,
+        "return_ci95_overlap": False,
+        "length_ci95_overlap": True,
+        "success_ci95_overlap": None,
+        "task_metrics": {"error": 0.25},
+    }
+
+
+def fake_evaluation(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, notify: object) -> dict:
+    engine = overrides[-1].text
+    mean = {"mujoco": 40.0, "genesis": 30.0}[engine]
+    metrics = {"return_mean": mean, "length_mean": 9.0, "success_rate": None}
+    intervals = {"return_ci95": (mean - 1, mean + 1), "length_ci95": (9.0, 9.0), "success_ci95": None}
+    error = {"mujoco": 0.5, "genesis": 0.75}[engine]
+    return {
+        "task": task,
+        "checkpoint": str(checkpoint),
+        "engine": engine,
+        "num_episodes": 1,
+        "seed": 0,
+        "metrics": metrics | intervals,
+        "wall_clock_seconds": 1.0,
+        "task_metrics": {"error": error},
+        "terminations": {},
+    }

@@ -11,6 +11,12 @@ from genelab.config import TASKS, Override, split_overrides
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+ENGINES = ("auto", "mujoco", "genesis")
+CHECKPOINT_HELP = (
+    "A checkpoint is a file, a run directory (its final or newest checkpoint, its best with --best), `latest` (of the "
+    "task's newest run below ./logs) or `pretrained` (shipped with the task); a file of such a name is ./latest."
+)
+
 
 class Command(click.Command):
     """A command whose options may be written with underscores."""
@@ -60,14 +66,20 @@ def task_argument(function: Function) -> Function:
     return click.argument("task", metavar="TASK")(import_option(function))
 
 
-def simulation_options(function: Function) -> Function:
+def best_option(function: Function) -> Function:
+    """The flag that takes the best checkpoint of a run."""
+    text = "Of a run directory or latest, the checkpoint with the best evaluation in training."
+    return click.option("--best", is_flag=True, help=text)(function)
+
+
+def simulation_options(function: Function, engines: Sequence[str] = ENGINES) -> Function:
     """The flags that stand for `env.simulation.*`, the same for every verb that runs a task."""
     options = (
         click.option("-v", "--vis", is_flag=True, help="Show a viewer; play then runs until it is closed."),
         click.option("--headless", is_flag=True, help="Show no viewer."),
         click.option("--gpu", is_flag=True, help="Run on the GPU."),
         click.option("--dt", type=click.FloatRange(min=0, min_open=True), help="Physics step, s."),
-        click.option("--engine", type=click.Choice(["auto", "mujoco", "genesis"]), help="What steps the physics."),
+        click.option("--engine", type=click.Choice(engines), help="What steps the physics."),
     )
     for option in reversed(options):
         function = option(function)

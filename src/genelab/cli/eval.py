@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
+from genelab.cli.command import (
+    CHECKPOINT_HELP,
+    ENGINES,
+    TaskCommand,
+    best_option,
+    import_modules,
+    say,
+    shortcut_overrides,
+    simulation_options,
+    task_argument,
+)
 from genelab.config import Override
 
+if TYPE_CHECKING:
+    from rich.table import Table
 
-@click.command("eval", cls=TaskCommand)
+
+@click.command("eval", cls=TaskCommand, help=f"Judge the policy CKPT by full episodes of TASK.\n\n{CHECKPOINT_HELP}")
 @task_argument
-@click.argument("checkpoint", metavar="CKPT", type=click.Path(path_type=Path))
+@click.argument("checkpoint", metavar="CKPT")
+@best_option
 @click.option("--num-envs", type=click.IntRange(min=1), default=64, help="Environments side by side [64].")
 @click.option("--episodes", type=click.IntRange(min=1), default=100, help="Episodes in all [100].")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the evaluation [0].")
 @click.option("--deterministic/--stochastic", default=True, help="The policy's mean, or samples [deterministic].")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("eval.json"), help="[eval.json]")
 @click.option("--max-steps", type=click.IntRange(min=1), help="Stop after this many control steps.")
-@simulation_options
+@partial(simulation_options, engines=(*ENGINES, "all"))
 def command(
     task: str,
     imports: Sequence[str],
-    checkpoint: Path,
+    checkpoint: str,
+    best: bool,
     num_envs: int,
     episodes: int,
     seed: int,
@@ -35,27 +51,71 @@ def command(
     overrides: Sequence[Override],
     **options: Any,
 ) -> None:
-    """Judge the policy of a checkpoint by full episodes, a fixed number from each environment."""
+    everywhere = options["engine"] == "all"
+    if everywhere:
+        options["engine"] = None
     changes = [*shortcut_overrides(options), *overrides]
     import_modules(imports)
-    from genelab.rl import evaluate_task
+    from genelab.rl import EvalSettings, evaluate_engines, evaluate_task
 
-    report = evaluate_task(
-        task,
-        checkpoint,
-        num_envs=num_envs,
-        episodes=episodes,
-        seed=seed,
-        deterministic=deterministic,
-        max_steps=max_steps,
-        overrides=changes,
-        out=out,
-        notify=say,
+    settings = EvalSettings(
+        num_envs=num_envs, episodes=episodes, seed=seed, deterministic=deterministic, max_steps=max_steps
     )
-    metrics = report["metrics"]
-    success = metrics["success_rate"]
-    click.echo(f"{report['task']}: {report['num_episodes']} episodes on {report['engine']}, seed {seed}")
-    click.echo(f"return  {metrics['return_mean']:.3f} ± {metrics['return_std']:.3f}")
-    click.echo(f"length  {metrics['length_mean']:.1f} ± {metrics['length_std']:.1f} steps")
-    click.echo(f"success {'not published by this task' if success is None else f'{success:.1%}'}")
-    click.echo(f"written to {out} after {report['wall_clock_seconds']:.1f} s")
+    judge = evaluate_engines if everywhere else evaluate_task
+    report = judge(task, checkpoint, settings, best=best, overrides=changes, out=out, notify=say)
+    reports = list(report["engines"].values()) if everywhere else [report]
+    _print(reports, settings.deterministic)
+    if everywhere:
+        _print_overlap(report["difference"])
+    click.echo(f"written to {out} after {sum(one['wall_clock_seconds'] for one in reports):.1f} s")
+
+
+def _print(reports: Sequence[dict[str, Any]], deterministic: bool) -> None:
+    from rich.console import Console
+
+    first = reports[0]
+    engines = " and ".join(report["engine"] for report in reports)
+    mode = "deterministic" if deterministic else "stochastic"
+    click.echo(f"{first['task']}: {first['num_episodes']} episodes on {engines}, {mode}, seed {first['seed']}")
+    click.echo(f"checkpoint {first['checkpoint']}")
+    Console().print(_table(reports))
+
+
+def _table(reports: Sequence[dict[str, Any]]) -> Table:
+    """Means with their 95 % intervals, a column for each engine, and the difference of two."""
+    from rich.table import Table
+
+    table = Table("mean, 95 % interval", *(report["engine"] for report in reports))
+    if len(reports) == 2:
+        table.add_column("difference")
+    metrics = [report["metrics"] for report in reports]
+
+    def row(name: str, values: Sequence[float | None], digits: int, texts: Sequence[str] | None = None) -> None:
+        cells = list(texts or [_number(value, digits) for value in values])
+        if len(values) == 2:
+            a, b = values
+            cells.append("" if a is None or b is None else f"{b - a:+.{digits}f}")
+        table.add_row(name, *cells)
+
+    for name, digits in (("return", 3), ("length", 1)):
+        means, intervals = [one[f"{name}_mean"] for one in metrics], [one[f"{name}_ci95"] for one in metrics]
+        halves = ["" if one is None else f" ± {(one[1] - one[0]) / 2:.{digits}f}" for one in intervals]
+        texts = [_number(mean, digits) + half for mean, half in zip(means, halves, strict=True)]
+        row(name, means, digits, texts)
+    rates, intervals = [one["success_rate"] for one in metrics], [one["success_ci95"] for one in metrics]
+    ranges = ["" if one is None else f" ({one[0]:.3f} … {one[1]:.3f})" for one in intervals]
+    row("success", rates, 3, [_number(rate, 3) + text for rate, text in zip(rates, ranges, strict=True)])
+    for key, title, digits in (("task_metrics", "", 4), ("terminations", "ended by ", 3)):
+        for name in reports[0][key]:
+            row(f"{title}{name}", [report[key][name] for report in reports], digits)
+    return table
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "not published" if value is None else f"{value:.{digits}f}"
+
+
+def _print_overlap(difference: dict[str, Any]) -> None:
+    same = difference["return_ci95_overlap"]
+    if same is not None:
+        click.echo(f"the 95 % intervals of the return {'overlap' if same else 'do not overlap'}")

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
+from genelab.cli.command import (
+    CHECKPOINT_HELP,
+    TaskCommand,
+    best_option,
+    import_modules,
+    say,
+    shortcut_overrides,
+    simulation_options,
+    task_argument,
+)
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.config import Override
 
@@ -18,14 +27,19 @@ if TYPE_CHECKING:
     from genelab.rl import PlayResult
 
 
-@click.command("play", cls=TaskCommand)
+@click.command(
+    "play",
+    cls=TaskCommand,
+    help=f"Run TASK with zero or random actions or a trained policy.\n\n{CHECKPOINT_HELP}",
+)
 @task_argument
 @click.option(
     "--agent",
     type=click.Choice(["zero", "random", "trained"]),
     help="Who acts: zero actions (default), random ones in [-1, 1], or a checkpoint's policy.",
 )
-@click.option("--checkpoint", metavar="FILE", type=click.Path(path_type=Path), help="Policy for --agent trained.")
+@click.option("--checkpoint", metavar="CKPT", help="Policy for --agent trained [pretrained, if there is one].")
+@best_option
 @click.option(
     "--replay",
     metavar="DUMP",
@@ -47,13 +61,13 @@ def command(
     imports: Sequence[str],
     overrides: Sequence[Override],
     agent: Any,
-    checkpoint: Path | None,
+    checkpoint: str | None,
+    best: bool,
     replay: Path | None,
     num_envs: int | None,
     max_steps: int | None,
     **options: Any,
 ) -> None:
-    """Run TASK with zero or random actions or a trained policy."""
     changes = [*shortcut_overrides(options), *overrides]
     import_modules(imports)
     from genelab.rl import play_task, replay_dump
@@ -67,6 +81,7 @@ def command(
             task,
             agent=agent,
             checkpoint=checkpoint,
+            best=best,
             num_envs=num_envs,
             max_steps=max_steps,
             profile=profile,

@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from genelab.rl.evaluator import evaluate_task
+    from genelab.rl.evaluator import EvalSettings, evaluate_engines, evaluate_task
+    from genelab.rl.exporter import ExportResult, export_task
     from genelab.rl.monitor import Progress
     from genelab.rl.play import PlayResult, play_task, replay_dump
     from genelab.rl.profiling import ProfileCfg
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 _HOME = {
     "EvalOptions": "genelab.rl.train",
+    "ExportResult": "genelab.rl.exporter",
+    "EvalSettings": "genelab.rl.evaluator",
     "PlayResult": "genelab.rl.play",
     "ProfileCfg": "genelab.rl.profiling",
     "Progress": "genelab.rl.monitor",
     "TrainResult": "genelab.rl.train",
+    "evaluate_engines": "genelab.rl.evaluator",
     "evaluate_task": "genelab.rl.evaluator",
+    "export_task": "genelab.rl.exporter",
     "play_task": "genelab.rl.play",
     "replay_dump": "genelab.rl.play",
     "resume_task": "genelab.rl.train",
@@ -30,11 +35,15 @@ _HOME = {
 
 __all__ = [
     "EvalOptions",
+    "EvalSettings",
+    "ExportResult",
     "PlayResult",
     "ProfileCfg",
     "Progress",
     "TrainResult",
+    "evaluate_engines",
     "evaluate_task",
+    "export_task",
     "play_task",
     "replay_dump",
     "resume_task",

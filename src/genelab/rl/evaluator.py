@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import datetime
-import json
+import importlib.util
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,35 +16,62 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genelab.config import TASKS, Override, apply_overrides, atomic_write_text
+from genelab import mdp
+from genelab.config import TASKS, Override, apply_overrides
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
-from genelab.rl.backends.base import InferenceSetup, select_backend
+from genelab.managers import TerminationTermCfg
+from genelab.rl.backends.base import InferenceSetup
+from genelab.rl.locate import find_checkpoint
+from genelab.rl.policies import load_policy
+from genelab.rl.report import check_out, write_report
 from genelab.rl.run import versions
+from genelab.rl.statistics import mean_interval, overlap, share_interval
 
 MAX_EPISODE_S = 30.0
-"""Endless episodes are cut to this, s."""
+"""Longer episodes, such as the endless ones of a play config, are cut to this, s."""
+ENGINES = ("mujoco", "genesis")
+"""What `--engine all` stands for; Genesis, which is slow to start, comes last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSettings:
+    """How to judge."""
+
+    num_envs: int = 64
+    """Environments side by side; never more than there are episodes."""
+    episodes: int = 100
+    """Episodes in all."""
+    seed: int = 0
+    deterministic: bool = True
+    """The policy's mean; False: samples."""
+    max_steps: int | None = None
+    """Control steps after which the evaluation ends, complete or not."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Episodes of an evaluation, in the order of environments."""
+    """Episodes of an evaluation: the first ones of all environments, then the second ones."""
 
     returns: list[float]
     lengths: list[int]
     successes: list[bool] | None
     """None if the task publishes no `is_success`."""
     seconds: float
-    metrics: dict[str, float] = field(default_factory=dict)
-    """What the task reports of its episodes, by key, averaged."""
+    task_metrics: dict[str, float] = field(default_factory=dict)
+    """Mean over the episodes of each metric of the task."""
+    rewards: dict[str, float] = field(default_factory=dict)
+    """What each reward term contributed to the mean return."""
+    terminations: dict[str, float] = field(default_factory=dict)
+    """Share of the episodes that each termination ended; one may be ended by several."""
 
     @property
     def return_mean(self) -> float:
         """Mean return of the episodes."""
         return sum(self.returns) / len(self.returns)
 
-    def summary(self) -> dict[str, Any]:
-        """The numbers of the spec's `metrics`, and their spread."""
+    def summary(self) -> dict[str, float | None]:
+        """The numbers of the spec's `metrics`, and the spread of lengths."""
         returns, lengths = torch.tensor(self.returns).double(), torch.tensor(self.lengths).double()
         success = None if self.successes is None else sum(self.successes) / len(self.successes)
         return {
@@ -54,6 +82,15 @@ class Evaluation:
             "success_rate": success,
         }
 
+    def intervals(self) -> dict[str, tuple[float, float] | None]:
+        """95 % intervals of the means; None where nothing can be said."""
+        done = self.successes
+        return {
+            "return_ci95": mean_interval(self.returns),
+            "length_ci95": mean_interval(self.lengths),
+            "success_ci95": None if done is None else share_interval(sum(done), len(done)),
+        }
+
 
 def eval_cfg(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
     """A play config made fit to be judged with: it resets what ends, and every episode ends."""
@@ -62,67 +99,164 @@ def eval_cfg(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
     cfg.simulation.vis = False
     cfg.auto_reset = True
     cfg.episode_length_s = min(cfg.episode_length_s, MAX_EPISODE_S)
+    if all(term is None or term.func is not mdp.time_out for term in cfg.terminations.values()):
+        cfg.terminations["evaluation_time_out"] = TerminationTermCfg(func=mdp.time_out, time_out=True)
     for group in cfg.observations.values():
         group.enable_noise = False
     cfg.events = {name: event for name, event in cfg.events.items() if event is not None and event.mode != "interval"}
     return cfg
 
 
-def evaluate_task(
+@contextmanager
+def policy_on_task(
     task_id: str,
     checkpoint: Path,
     *,
-    num_envs: int = 64,
-    episodes: int = 100,
-    seed: int = 0,
+    num_envs: int,
     deterministic: bool = True,
-    max_steps: int | None = None,
+    overrides: Sequence[Override] = (),
+    notify: Callable[[str], None] = lambda message: None,
+) -> Iterator[tuple[ManagerBasedRlEnv, InferenceSetup]]:
+    """A policy and the environment to judge it in."""
+    task = TASKS.get(task_id)
+    cfg = task.play_env if task.play_env is not None else task.env
+    if not isinstance(cfg, ManagerBasedRlEnvCfg):
+        raise UsageError(f"{TASKS.entry(task_id).id} is a scene to play: it has no rewards to judge a policy by")
+    apply_overrides({"env": cfg} if task.agent is None else {"env": cfg, "agent": task.agent}, overrides)
+    env = ManagerBasedRlEnv(eval_cfg(cfg, num_envs), notify=notify)
+    try:
+        yield env, load_policy(env, task.agent, checkpoint, deterministic=deterministic)
+    finally:
+        env.close()
+
+
+def evaluate_task(
+    task_id: str,
+    checkpoint: str | Path,
+    settings: EvalSettings | None = None,
+    *,
+    best: bool = False,
     overrides: Sequence[Override] = (),
     out: Path | None = None,
     notify: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Any]:
-    """Evaluate a checkpoint in the task's play config; returns the report, and writes it to `out`."""
-    task = TASKS.get(task_id)
-    backend = select_backend(task.agent)
-    cfg = task.play_env if task.play_env is not None else task.env
-    apply_overrides({"env": cfg, "agent": task.agent}, overrides)
-    if not checkpoint.is_file():
-        raise UsageError(f"{checkpoint}: no such checkpoint")
-    if out is not None and not out.resolve().parent.is_dir():
-        raise UsageError(f"--out: there is no directory {out.parent}")
-    start = time.perf_counter()
-    env = ManagerBasedRlEnv(eval_cfg(cfg, min(num_envs, episodes)), notify=notify)
-    try:
-        setup = backend.load(env, task.agent, checkpoint, deterministic=deterministic)
-        result = evaluate(env, setup, episodes=episodes, seed=seed, max_steps=max_steps)
-        engine = env.scene.engine.name
-    finally:
-        env.close()
+    """Evaluate a checkpoint in the task's play config; returns the report, and writes it to `out`.
+
+    `checkpoint` and `best` are as for `find_checkpoint`.
+    """
+    settings = settings or EvalSettings()
+    path = find_checkpoint(task_id, checkpoint, best=best)
+    if out is not None:
+        check_out(out)
+    report = _evaluate(task_id, path, settings, overrides, notify)
+    if out is not None:
+        write_report(report, out)
+    return report
+
+
+def evaluate_engines(
+    task_id: str,
+    checkpoint: str | Path,
+    settings: EvalSettings | None = None,
+    *,
+    best: bool = False,
+    overrides: Sequence[Override] = (),
+    out: Path | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> dict[str, Any]:
+    """Evaluate a checkpoint on every engine, one after the other, and compare; otherwise like `evaluate_task`."""
+    settings = settings or EvalSettings()
+    path = find_checkpoint(task_id, checkpoint, best=best)
+    if out is not None:
+        check_out(out)
+    if importlib.util.find_spec("genesis") is None:
+        raise UsageError(
+            "--engine all needs the Genesis engine, which is not installed: pip install 'genelab[genesis]'"
+        )
+    reports = {}
+    for engine in ENGINES:
+        chosen = [*overrides, Override("env.simulation.engine", engine)]
+        reports[engine] = _evaluate(task_id, path, settings, chosen, notify)
     report = {
+        "task": TASKS.entry(task_id).id,
+        "checkpoint": str(path),
+        "engines": reports,
+        "difference": difference(*reports.values()),
+    }
+    if out is not None:
+        write_report(report, out)
+    return report
+
+
+def difference(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """The second report's means minus the first's, and whether their 95 % intervals overlap."""
+
+    def minus(a: float | None, b: float | None) -> float | None:
+        return None if a is None or b is None else b - a
+
+    metrics, others = first["metrics"], second["metrics"]
+    means = ("return_mean", "length_mean", "success_rate")
+    shared = [name for name in first["task_metrics"] if name in second["task_metrics"]]
+    return {
+        **{key: minus(metrics[key], others[key]) for key in means},
+        **{
+            f"{name}_ci95_overlap": overlap(metrics[f"{name}_ci95"], others[f"{name}_ci95"])
+            for name in ("return", "length", "success")
+        },
+        "task_metrics": {name: second["task_metrics"][name] - first["task_metrics"][name] for name in shared},
+    }
+
+
+def _evaluate(
+    task_id: str,
+    checkpoint: Path,
+    settings: EvalSettings,
+    overrides: Sequence[Override],
+    notify: Callable[[str], None],
+) -> dict[str, Any]:
+    start = time.perf_counter()
+    num_envs = min(settings.num_envs, settings.episodes)
+    with policy_on_task(
+        task_id,
+        checkpoint,
+        num_envs=num_envs,
+        deterministic=settings.deterministic,
+        overrides=overrides,
+        notify=notify,
+    ) as (env, setup):
+        result = evaluate(
+            env, setup, episodes=settings.episodes, seed=settings.seed, max_steps=settings.max_steps, notify=notify
+        )
+        engine, longest = env.scene.engine.name, env.max_episode_length_s
+    return {
         "task": TASKS.entry(task_id).id,
         "checkpoint": str(checkpoint),
         "num_episodes": len(result.returns),
-        "metrics": result.summary(),
+        "metrics": {**result.summary(), **result.intervals()},
         "wall_clock_seconds": round(time.perf_counter() - start, 3),
-        "seed": seed,
-        "deterministic": deterministic,
+        "seed": settings.seed,
+        "deterministic": settings.deterministic,
         "evaluated_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "num_envs": min(num_envs, episodes),
+        "num_envs": num_envs,
         "engine": engine,
-        "task_metrics": result.metrics,
+        "max_episode_length_s": longest,
+        "task_metrics": result.task_metrics,
+        "rewards": result.rewards,
+        "terminations": result.terminations,
+        "overrides": [f"{override.path}={override.text}" for override in overrides],
         "versions": versions(),
     }
-    if out is not None:
-        try:
-            atomic_write_text(out, json.dumps(report, indent=2) + "\n")
-        except OSError as error:
-            raise UsageError(f"--out: cannot write {out}: {error.strerror}") from error
-    return report
 
 
 @torch.inference_mode()
 def evaluate(
-    env: ManagerBasedRlEnv, setup: InferenceSetup, *, episodes: int, seed: int, max_steps: int | None = None
+    env: ManagerBasedRlEnv,
+    setup: InferenceSetup,
+    *,
+    episodes: int,
+    seed: int,
+    max_steps: int | None = None,
+    notify: Callable[[str], None] = lambda message: None,
 ) -> Evaluation:
     """Run the first ⌈episodes / num_envs⌉ episodes of every environment and keep `episodes` of them.
 
@@ -144,58 +278,78 @@ def evaluate(
         setup.reset(done)
         book.add(reward, done, info)
         step += 1
-    return book.close(episodes, time.perf_counter() - start)
+    result = book.close(episodes, time.perf_counter() - start)
+    if len(result.returns) < episodes:
+        ended = f"only {len(result.returns)} of {episodes} episodes ended within --max-steps {max_steps}"
+        notify(f"{ended}: short ones count for too much")
+    return result
 
 
 class _Book:
     """Keeps the first `quota` episodes of every environment."""
 
     def __init__(self, env: ManagerBasedRlEnv, quota: int) -> None:
-        self._returns = torch.zeros(env.num_envs, quota, dtype=torch.float64, device=env.device)
-        self._lengths = torch.zeros_like(self._returns, dtype=torch.int64)
-        self._success = torch.zeros_like(self._returns, dtype=torch.bool)
+        self._env = env
+        managers = (env.metrics_manager, env.reward_manager, env.termination_manager)
+        self._names = [list(manager.terms) for manager in managers]
+        width = 3 + sum(len(names) for names in self._names)
+        # Return, length and success, then the terms of each manager.
+        self._episodes = torch.zeros(width, env.num_envs, quota, dtype=torch.float64, device=env.device)
         self._count = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
-        self._return = torch.zeros_like(self._count, dtype=torch.float64)
-        self._length = torch.zeros_like(self._count)
+        self._return = torch.zeros(env.num_envs, dtype=torch.float64, device=env.device)
+        self._length = torch.zeros_like(self._return)
+        self._quota = quota
         self._has_success = False
-        self._log: dict[str, list[float]] = {}
 
     @property
     def full(self) -> bool:
         """Whether every environment has filled its quota."""
-        return bool((self._count >= self._returns.shape[1]).all())
+        return bool((self._count >= self._quota).all())
 
     def add(self, reward: Tensor, done: Tensor, info: dict[str, Any]) -> None:
         """Take a step."""
         self._return += reward
         self._length += 1
-        for key, value in info.get("log", {}).items():
-            self._log.setdefault(key, []).append(float(value))
-        rows = (done & (self._count < self._returns.shape[1])).nonzero().flatten()
-        columns = self._count[rows]
-        self._returns[rows, columns] = self._return[rows]
-        self._lengths[rows, columns] = self._length[rows]
-        if "is_success" in info:
-            self._has_success = True
-            self._success[rows, columns] = info["is_success"][rows]
-        self._count[rows] += 1
+        self._has_success |= "is_success" in info
+        rows = (done & (self._count < self._quota)).nonzero().flatten()
+        if len(rows):
+            self._episodes[:, rows, self._count[rows]] = self._ended(info)[:, rows]
+            self._count[rows] += 1
         self._return[done] = 0.0
-        self._length[done] = 0
+        self._length[done] = 0.0
+
+    def _ended(self, info: dict[str, Any]) -> Tensor:
+        """The episodes that end with this step, `(width, N)`; meaningless where none ends."""
+        env = self._env
+        success = info.get("is_success", torch.zeros_like(self._length))
+        parts = (
+            torch.stack([self._return, self._length, success.double()]),
+            env.metrics_manager.finished,
+            env.reward_manager.finished,
+            env.termination_manager.values,
+        )
+        return torch.cat([part.double() for part in parts])
 
     def close(self, episodes: int, seconds: float) -> Evaluation:
         """The result; the first episodes of all environments before the second ones."""
-        finished = torch.arange(self._returns.shape[1], device=self._count.device) < self._count[:, None]
+        finished = torch.arange(self._quota, device=self._count.device) < self._count[:, None]
         keep = finished.T.flatten().nonzero().flatten()[:episodes]
         if not len(keep):
             raise GenelabError("no episode ended in the steps allowed: raise --max-steps")
-
-        def chosen(values: Tensor) -> list[Any]:
-            return values.T.flatten()[keep].tolist()
-
+        columns = self._episodes.transpose(1, 2).flatten(1)[:, keep].cpu()
+        broken = int((~columns[0].isfinite()).sum())
+        if broken:
+            raise GenelabError(
+                f"{broken} of {len(keep)} episodes have a return that is no number: the physics diverged"
+            )
+        means = iter(columns[3:].mean(dim=1).tolist())
+        metrics, rewards, terminations = ({name: next(means) for name in names} for names in self._names)
         return Evaluation(
-            returns=chosen(self._returns),
-            lengths=chosen(self._lengths),
-            successes=chosen(self._success) if self._has_success else None,
+            returns=columns[0].tolist(),
+            lengths=columns[1].int().tolist(),
+            successes=columns[2].bool().tolist() if self._has_success else None,
             seconds=seconds,
-            metrics={key: sum(values) / len(values) for key, values in self._log.items()},
+            task_metrics=metrics,
+            rewards=rewards,
+            terminations=terminations,
         )

@@ -16,10 +16,11 @@ from torch import Tensor
 from genelab.config import TASKS, Override, apply_overrides
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
 from genelab.errors import UsageError
-from genelab.rl.backends import InferenceSetup, select_backend
+from genelab.rl.backends import InferenceSetup
 from genelab.rl.episodes import Episodes
+from genelab.rl.locate import find_checkpoint, pretrained_policy
 from genelab.rl.nan_guard import load_replay
-from genelab.rl.policies import random_policy, zero_policy
+from genelab.rl.policies import load_policy, random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, profiler
 
 _REPLAY_SHOWN = 10
@@ -51,7 +52,8 @@ def play_task(
     task_id: str,
     *,
     agent: Agent | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
+    best: bool = False,
     num_envs: int | None = None,
     max_steps: int | None = None,
     profile: ProfileCfg | None = None,
@@ -62,7 +64,8 @@ def play_task(
     """Play a task with its play config.
 
     `max_steps` always ends the run. Without it a headless run ends after `simulation.steps` control steps. `agent`,
-    `checkpoint`, `num_envs` and `profile` are for RL tasks; a scene without rewards plays its own actions.
+    `checkpoint`, `num_envs` and `profile` are for RL tasks; a scene without rewards plays its own actions. `checkpoint`
+    and `best` are as for `find_checkpoint`.
     """
     cfg = TASKS.get(task_id)
     env_cfg = cfg.play_env if cfg.play_env is not None else cfg.env
@@ -76,14 +79,13 @@ def play_task(
         agent, checkpoint, profile = None, None, None
     apply_overrides({"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}, overrides)
     agent = agent or ("trained" if checkpoint is not None else "zero")
-    if agent == "trained" and checkpoint is None:
-        raise UsageError("--agent trained needs a policy: pass --checkpoint FILE")
+    policy = _find_policy(task_id, agent, checkpoint, best)
     asked = any(override.path == "env.simulation.vis" for override in overrides)
     _announce_viewer(env_cfg.simulation.vis and (asked or not isinstance(env_cfg, ManagerBasedRlEnvCfg)), notify)
     total = env_cfg.simulation.steps if max_steps is None else max_steps
     env = make_env(env_cfg, notify=notify)
     try:
-        return _play(env, _setup(env, agent, cfg.agent, checkpoint), total, profile, on_step)
+        return _play(env, _setup(env, agent, cfg.agent, policy), total, profile, on_step)
     finally:
         env.close()
 
@@ -108,10 +110,24 @@ def _row(values: Tensor) -> str:
     return "[" + " ".join(f"{value:.4g}" for value in values.tolist()) + "]"
 
 
-def _setup(env: ManagerBasedEnv, agent: Agent, agent_cfg: Any, checkpoint: Path | None) -> InferenceSetup:
+def _find_policy(task_id: str, agent: Agent, checkpoint: str | Path | None, best: bool) -> Path | None:
+    """The file of a trained policy: the one that was given, or the one that is shipped with the task."""
+    if checkpoint is not None:
+        return find_checkpoint(task_id, checkpoint, best=best)
+    if best:
+        raise UsageError("--best chooses among the checkpoints of a run: pass --checkpoint RUN_DIR or latest")
+    if agent != "trained":
+        return None
+    shipped = pretrained_policy(task_id)
+    if shipped is None:
+        raise UsageError("--agent trained needs a policy: pass --checkpoint FILE, a run directory or latest")
+    return shipped
+
+
+def _setup(env: ManagerBasedEnv, agent: Agent, agent_cfg: Any, policy: Path | None) -> InferenceSetup:
     """Who acts."""
-    if checkpoint is not None and isinstance(env, ManagerBasedRlEnv):
-        return select_backend(agent_cfg).load(env, agent_cfg, checkpoint)
+    if policy is not None and isinstance(env, ManagerBasedRlEnv):
+        return load_policy(env, agent_cfg, policy)
     return InferenceSetup(policy=random_policy(env) if agent == "random" else zero_policy(env))
 
 

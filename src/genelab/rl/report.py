@@ -1,0 +1,33 @@
+"""Report files: refused before the work if they cannot be written, and written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from genelab.config import atomic_write_text
+from genelab.errors import UsageError
+
+
+def check_out(out: Path) -> None:
+    """Refuse a file that could not be written in the end."""
+    if out.is_dir():
+        raise UsageError(f"--out: {out} is a directory; give a file")
+    if not out.resolve().parent.is_dir():
+        raise UsageError(f"--out: there is no directory {out.parent}")
+    probe = out.with_name(f".{out.name}.{os.urandom(4).hex()}.tmp")
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"--out: cannot write {out}: {error.strerror}") from error
+
+
+def write_report(report: dict[str, Any], out: Path) -> None:
+    """Write JSON in one step."""
+    try:
+        atomic_write_text(out, json.dumps(report, indent=2, allow_nan=False) + "\n")
+    except OSError as error:
+        raise UsageError(f"--out: cannot write {out}: {error.strerror}") from error
