@@ -19,6 +19,7 @@ _VERBS = {
     "play": "Run a task and look at it.",
     "train": "Train a task.",
     "eval": "Judge a trained policy.",
+    "export": "Write a trained policy to a file that runs without genelab.",
 }
 
 

@@ -83,6 +83,8 @@ class ObservationGroup:
             for term in self.layout
             if (delay := self.cfgs[term.name].delay) != (0, 0)
         }
+        self.raw = False
+        """Whether clip and scale are left to the policy, as an exported one has them inside; set it before a reset."""
         self._history: Tensor | None = None
         self._fresh = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
 
@@ -135,15 +137,22 @@ class ObservationGroup:
         if values.shape[1] != self.frame_dim:
             raise ConfigError(f"observation {self.name!r}: width changed from {self.frame_dim} to {values.shape[1]}")
         values = self._add_noise(values)
-        if self._clip_low is not None:
-            values = values.clamp(self._clip_low, self._clip_high)
-        if self._scale is not None:
-            values = values * self._scale
+        if not self.raw:
+            values = self._clip_and_scale(values)
         for columns, delay in self._delays.values():
             values[:, columns] = delay.push(values[:, columns], keep=keep)
         if self.cfg.history_length > 1:
             values = self._stack(values, keep)
         return values
+
+    def process(self, raw: Tensor) -> Tensor:
+        """What a raw observation `(N, dim)` would be if it were not: clip and scale of every frame."""
+        return self._clip_and_scale(raw.unflatten(1, (-1, self.frame_dim))).flatten(1)
+
+    def _clip_and_scale(self, frames: Tensor) -> Tensor:
+        if self._clip_low is not None:
+            frames = frames.clamp(self._clip_low, self._clip_high)
+        return frames if self._scale is None else frames * self._scale
 
     def _add_noise(self, values: Tensor) -> Tensor:
         rng = self.env.rng

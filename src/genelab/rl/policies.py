@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
+from genelab.errors import UsageError
 from genelab.rl.backends.base import InferenceSetup, select_backend
+from genelab.rl.exported import is_exported, load_exported
 
 Policy = Callable[[dict[str, Tensor]], Tensor]
 """From observations by group to actions `(num_envs, action_dim)`."""
@@ -19,7 +21,11 @@ Policy = Callable[[dict[str, Tensor]], Tensor]
 def load_policy(
     env: ManagerBasedRlEnv, agent_cfg: Any, checkpoint: Path, *, deterministic: bool = True
 ) -> InferenceSetup:
-    """The policy in a file, for an environment: a checkpoint of the agent's library."""
+    """The policy in a file, for an environment: a checkpoint of the agent's library, or an exported policy."""
+    if is_exported(checkpoint):
+        if not deterministic:
+            raise UsageError(f"{checkpoint}: an exported policy is deterministic; --stochastic needs a checkpoint")
+        return load_exported(env, checkpoint)
     return select_backend(agent_cfg).load(env, agent_cfg, checkpoint, deterministic=deterministic)
 
 

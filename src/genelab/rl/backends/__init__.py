@@ -1,9 +1,12 @@
 """RL libraries, chosen by the type of the agent config."""
 
 from genelab.rl.backends.base import (
+    Actor,
     Backend,
+    FlatPolicy,
     InferenceSetup,
     Learner,
+    Memory,
     TrainContext,
     register_backend,
     select_backend,
@@ -15,4 +18,14 @@ register_backend(SkrlAgentCfg, "genelab.rl.backends.skrl:SkrlBackend")
 register_backend(RlGamesAgentCfg, "genelab.rl.backends.rl_games:RlGamesBackend")
 register_backend(Sb3AgentCfg, "genelab.rl.backends.sb3:Sb3Backend")
 
-__all__ = ["Backend", "InferenceSetup", "Learner", "TrainContext", "register_backend", "select_backend"]
+__all__ = [
+    "Actor",
+    "Backend",
+    "FlatPolicy",
+    "InferenceSetup",
+    "Learner",
+    "Memory",
+    "TrainContext",
+    "register_backend",
+    "select_backend",
+]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import gymnasium
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
@@ -28,6 +28,50 @@ if TYPE_CHECKING:
 Observations = dict[str, Tensor]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """The recurrent state of an actor."""
+
+    rnn_type: Literal["lstm", "gru"]
+    num_layers: int
+    hidden_dim: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Actor:
+    """A deterministic policy as one network that can be written to a file."""
+
+    network: nn.Module
+    """From the groups' observations side by side, `(N, obs_dim)`, to the actions that the environment gets.
+
+    With memory, from `(obs, h)` to `(actions, h)`, for an LSTM from `(obs, h, c)` to `(actions, h, c)`; the state has
+    the shape `(num_layers, N, hidden_dim)`.
+    """
+    algorithm: str
+    """What trained it, PPO for one."""
+    normalizes: bool
+    """Whether a learned normaliser is inside."""
+    action_range: tuple[float, float] | None
+    """Bounds of its output; None: it has none."""
+    groups: tuple[str, ...] = ("policy",)
+    """The observation groups it sees, in their order."""
+    memory: Memory | None = None
+
+
+class FlatPolicy(nn.Module):
+    """A policy of observation groups, as a network that takes them side by side."""
+
+    def __init__(self, policy: Callable[[Observations], Tensor], widths: Mapping[str, int], *parts: nn.Module) -> None:
+        super().__init__()
+        self._policy = policy
+        self._widths = dict(widths)
+        self.parts = nn.ModuleList(parts)  # what the policy acts with
+
+    def forward(self, obs: Tensor) -> Tensor:
+        columns = obs.split(list(self._widths.values()), dim=1)
+        return self._policy(dict(zip(self._widths, columns, strict=True)))
+
+
 @dataclass(kw_only=True)
 class InferenceSetup:
     """A policy ready to act: what play, eval and export use, whatever library made it."""
@@ -36,6 +80,8 @@ class InferenceSetup:
     """From observations by group to actions `(num_envs, action_dim)`."""
     reset: Callable[[Tensor | None], None] = lambda dones: None
     """Forget the recurrent state of the environments that ended, a boolean `(num_envs,)`; None: of all."""
+    actor: Actor | None = None
+    """The same policy for export, if it is deterministic and its library can."""
 
 
 class Learner(ABC):

@@ -17,7 +17,9 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.envs.manager_based_env import one_thread
 from genelab.errors import ConfigError
 from genelab.rl.backends.base import (
+    Actor,
     Backend,
+    FlatPolicy,
     InferenceSetup,
     Learner,
     Observations,
@@ -313,4 +315,12 @@ def _inference(model: Any, *, deterministic: bool = True) -> InferenceSetup:
         actions = mean if deterministic else torch.normal(mean, log_std.exp())
         return actions.clamp(-MAX_ACTION, MAX_ACTION)
 
-    return InferenceSetup(policy=act)
+    if not deterministic:
+        return InferenceSetup(policy=act)
+    actor = Actor(
+        network=FlatPolicy(act, {"policy": model.obs_shape[0]}, model),
+        algorithm="PPO",
+        normalizes=model.normalize_input,
+        action_range=(-MAX_ACTION, MAX_ACTION),
+    )
+    return InferenceSetup(policy=act, actor=actor)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from genelab.envs import ManagerBasedRlEnv
-from genelab.rl.backends.base import Backend, InferenceSetup, Learner, Observations, TrainContext
+from genelab.errors import UsageError
+from genelab.rl.backends.base import Actor, Backend, InferenceSetup, Learner, Memory, Observations, TrainContext
 from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
 from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg
 from genelab.rl.launch.ranks import Rank
@@ -51,7 +52,10 @@ class RslRlBackend(Backend):
     ) -> InferenceSetup:
         content = load_checkpoint(checkpoint, self.name, env)
         actor = _make_actor(env, agent)
-        actor.load_state_dict(content["actor_state_dict"])
+        try:
+            actor.load_state_dict(content["actor_state_dict"])
+        except RuntimeError as error:
+            raise UsageError(f"{checkpoint}: its network is not the one that agent.actor describes") from error
         return _inference(actor, agent, deterministic=deterministic)
 
 
@@ -130,6 +134,7 @@ class RslRlLearner(Learner):
             "observations": {name: value.cpu() for name, value in self._env.get_observations().items()},
             "hidden": [_to_cpu(model.get_hidden_state()) for model in (alg.actor, alg.critic)],
             "alg": alg.save(),
+            "rnd": None if alg.rnd is None else _rnd_state(alg.rnd),
         }
 
     def resume(self, state: dict[str, Any]) -> None:
@@ -142,6 +147,8 @@ class RslRlLearner(Learner):
         for model, hidden in zip((alg.actor, alg.critic), state["hidden"], strict=True):
             if hidden is not None:
                 model.reset(hidden_state=hidden)
+        if alg.rnd is not None:
+            _set_rnd_state(alg.rnd, state["rnd"])
 
 
 class _MonitorLogger:
@@ -170,6 +177,7 @@ class _MonitorLogger:
         loss_dict: dict[str, float],
         learning_rate: float,
         action_std: Tensor,
+        rnd_weight: float | None,
         **rest: Any,
     ) -> None:
         """An iteration has ended."""
@@ -186,6 +194,7 @@ class _MonitorLogger:
                 **losses,
                 "Loss/learning_rate": learning_rate,
                 "Policy/mean_std": float(action_std.detach().mean()),
+                **({} if rnd_weight is None else {"Rnd/weight": rnd_weight}),
             },
         )
 
@@ -214,16 +223,29 @@ def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
 
 def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
     """The config as rsl_rl's dict."""
-    critic_group = "critic" if "critic" in env.env.observation_manager.groups else "policy"
+    groups = env.env.observation_manager.groups
+    if agent.algorithm.symmetry_cfg is not None and (agent.actor.rnn_type or agent.critic.rnn_type):
+        raise UsageError("agent.algorithm.symmetry_cfg: networks with memory cannot learn from mirror images")
     return {
         "num_steps_per_env": agent.num_steps_per_env,
         "save_interval": agent.save_interval,
         "check_for_nan": False,  # the lab has a guard of its own, which names the term
-        "obs_groups": {"actor": ["policy"], "critic": [critic_group]},
+        "obs_groups": {
+            "actor": ["policy"],
+            "critic": ["critic" if "critic" in groups else "policy"],
+            "rnd_state": ["rnd_state" if "rnd_state" in groups else "policy"],
+        },
         "actor": _model_cfg(agent.actor),
         "critic": _model_cfg(agent.critic),
-        "algorithm": {"class_name": "PPO", **dataclasses.asdict(agent.algorithm)},
+        "algorithm": _algorithm_cfg(env, agent),
     }
+
+
+def _algorithm_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
+    cfg = {"class_name": "PPO", **dataclasses.asdict(agent.algorithm)}
+    if cfg["rnd_cfg"] is not None and cfg["rnd_cfg"]["weight_schedule"] is not None:
+        cfg["rnd_cfg"]["weight_schedule"]["final_value"] *= env.env.step_dt  # rsl_rl does so with the first weight only
+    return cfg
 
 
 def _make_actor(env: ManagerBasedRlEnv, agent: RslRlOnPolicyRunnerCfg) -> Any:
@@ -270,13 +292,54 @@ def _inference(actor: Any, agent: RslRlOnPolicyRunnerCfg, *, deterministic: bool
     def reset(dones: Tensor | None) -> None:
         actor.reset(dones)
 
-    return InferenceSetup(policy=policy, reset=reset)
+    return InferenceSetup(policy=policy, reset=reset, actor=_actor(actor, agent) if deterministic else None)
+
+
+def _actor(model: Any, agent: RslRlOnPolicyRunnerCfg) -> Actor:
+    cfg, clip = agent.actor, agent.clip_actions
+    memory = None
+    if cfg.rnn_type is not None:
+        memory = Memory(rnn_type=cfg.rnn_type, num_layers=cfg.rnn_num_layers, hidden_dim=cfg.rnn_hidden_dim)
+    return Actor(
+        network=_Network(model, clip),
+        algorithm="PPO",
+        normalizes=cfg.obs_normalization,
+        action_range=None if clip is None else (-clip, clip),
+        memory=memory,
+    )
+
+
+class _Network(nn.Module):
+    """rsl_rl's own form of a model for export, which has the normaliser inside, and the clip after it."""
+
+    def __init__(self, model: Any, clip: float | None) -> None:
+        super().__init__()
+        self.model = model.as_onnx(verbose=False)
+        self._clip = clip
+
+    def forward(self, obs: Tensor, *state: Tensor) -> Any:
+        action, *after = self.model(obs, *state) if state else (self.model(obs),)
+        if self._clip is not None:
+            action = action.clamp(-self._clip, self._clip)
+        return (action, *after[: len(state)]) if state else action
 
 
 def _tensordict(observations: Observations, count: int) -> Any:
     from tensordict import TensorDict
 
     return TensorDict(observations, batch_size=[count])
+
+
+def _rnd_state(rnd: Any) -> dict[str, Any]:
+    """What random network distillation remembers and rsl_rl does not save: control steps, and the discounted sum."""
+    average = rnd.reward_normalizer.disc_avg.avg if rnd.reward_normalization else None
+    return {"steps": rnd.update_counter, "average": _to_cpu(average)}
+
+
+def _set_rnd_state(rnd: Any, state: dict[str, Any]) -> None:
+    rnd.update_counter = state["steps"]
+    if rnd.reward_normalization:
+        rnd.reward_normalizer.disc_avg.avg = state["average"].to(rnd.device)
 
 
 def _to_cpu(hidden: Any) -> Any:

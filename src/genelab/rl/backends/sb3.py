@@ -109,7 +109,7 @@ class Sb3Backend(Backend):
         groups = groups_of(env, goals=meta["goals"])
         policy = make_policy(saved, observation_space(env, groups), action_space(env, saved.action_bound))
         _load_weights(policy, weights, checkpoint)
-        return Sb3Actor(policy, meta["normalizer"], deterministic=deterministic).setup(env.device)
+        return Sb3Actor(policy, meta["normalizer"], deterministic=deterministic).setup(env.device, saved.algorithm)
 
 
 class Sb3Learner(Learner):
@@ -138,7 +138,8 @@ class Sb3Learner(Learner):
 
     def inference(self) -> InferenceSetup:
         statistics = get_statistics(self.model.get_vec_normalize_env())
-        return Sb3Actor(self.model.policy, statistics, own=True).setup(self._env.env.device)
+        actor = Sb3Actor(self.model.policy, statistics, own=True)
+        return actor.setup(self._env.env.device, self._agent.algorithm)
 
     def state(self) -> dict[str, Any]:
         return get_model_state(self.model)

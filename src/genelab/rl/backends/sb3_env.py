@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
-from genelab.rl.backends.base import InferenceSetup, Observations
+from genelab.rl.backends.base import Actor, FlatPolicy, InferenceSetup, Observations
 from genelab.rl.config import Sb3HerCfg
 from genelab.rl.monitor import TrainMonitor
 
@@ -186,8 +186,11 @@ class Sb3Actor(nn.Module):
     ) -> None:
         super().__init__()
         network = getattr(policy, "actor", policy)
+        space = policy.observation_space
         self.network = _copy_of(network) if own else network
-        self.groups = GOAL_GROUPS if isinstance(policy.observation_space, spaces.Dict) else ("policy",)
+        self.groups = GOAL_GROUPS if isinstance(space, spaces.Dict) else ("policy",)
+        boxes = space.spaces if isinstance(space, spaces.Dict) else {"policy": space}
+        self.widths = {name: boxes[name].shape[0] for name in self.groups}
         self.squash: bool = policy.squash_output
         self.bound = float(policy.action_space.high[0])
         self.deterministic = deterministic
@@ -211,9 +214,19 @@ class Sb3Actor(nn.Module):
             value = value.clamp(-_CLIP, _CLIP)
         return value.float()
 
-    def setup(self, device: torch.device) -> InferenceSetup:
+    def setup(self, device: torch.device, algorithm: str) -> InferenceSetup:
         """Ready to act on this device."""
-        return InferenceSetup(policy=self.to(device).eval().requires_grad_(False))
+        policy = self.to(device).eval().requires_grad_(False)
+        if not self.deterministic:
+            return InferenceSetup(policy=policy)
+        actor = Actor(
+            network=FlatPolicy(policy, self.widths, policy),
+            algorithm=algorithm,
+            normalizes=self.normalizes,
+            action_range=(-self.bound, self.bound),
+            groups=self.groups,
+        )
+        return InferenceSetup(policy=policy, actor=actor)
 
 
 def _copy_of(network: Any) -> Any:

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from genelab.envs import ManagerBasedRlEnv
 from genelab.envs.manager_based_env import one_thread
 from genelab.rl.backends.base import (
+    Actor,
     Backend,
+    FlatPolicy,
     InferenceSetup,
     Learner,
     Observations,
@@ -91,7 +93,7 @@ class SkrlBackend(Backend):
         policy.load_state_dict(content["policy"])
         if scaler is not None:
             scaler.load_state_dict(content["observation_preprocessor"])
-        return _inference(policy, scaler, deterministic=deterministic)
+        return _inference(policy, scaler, agent, deterministic=deterministic)
 
 
 class GenelabSkrlWrapper(Wrapper):
@@ -221,7 +223,7 @@ class SkrlLearner(Learner):
         policy.load_state_dict(self.agent.policy.state_dict())
         if scaler is not None:
             scaler.load_state_dict(self.agent.checkpoint_modules["observation_preprocessor"].state_dict())
-        return _inference(policy, scaler)
+        return _inference(policy, scaler, self._cfg)
 
     def _modules(self) -> dict[str, Any]:
         """Networks, normalisers and optimizers."""
@@ -360,7 +362,7 @@ def _off_policy_cfg(env: GenelabSkrlWrapper, cfg: SkrlAgentCfg) -> dict[str, Any
     return keys
 
 
-def _inference(policy: Any, scaler: Any, *, deterministic: bool = True) -> InferenceSetup:
+def _inference(policy: Any, scaler: Any, cfg: SkrlAgentCfg, *, deterministic: bool = True) -> InferenceSetup:
     policy.eval().requires_grad_(False)
     choose = policy.mode if deterministic else policy.sample
 
@@ -368,4 +370,14 @@ def _inference(policy: Any, scaler: Any, *, deterministic: bool = True) -> Infer
         seen = observations["policy"]
         return choose(seen if scaler is None else scaler(seen))
 
-    return InferenceSetup(policy=act)
+    if not deterministic:
+        return InferenceSetup(policy=act)
+    parts = (policy,) if scaler is None else (policy, scaler)
+    bound = MAX_ACTION if cfg.algorithm in ON_POLICY else 1.0
+    actor = Actor(
+        network=FlatPolicy(act, {"policy": policy.num_observations}, *parts),
+        algorithm=cfg.algorithm,
+        normalizes=scaler is not None,
+        action_range=(-bound, bound),
+    )
+    return InferenceSetup(policy=act, actor=actor)

@@ -1,0 +1,76 @@
+"""`genelab export`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
+from genelab.config import Override
+
+
+@click.command("export", cls=TaskCommand)
+@task_argument
+@click.argument("checkpoint", metavar="CKPT")
+@click.option("--best", is_flag=True, help="Of a run, the checkpoint with the best evaluation.")
+@click.option(
+    "--format", type=click.Choice(["torchscript", "onnx"]), help="What to write [torchscript, or as --out is called]."
+)
+@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="[policy.ts or policy.onnx]")
+@click.option("--opset", type=int, help="Version of ONNX' operators [17].")
+@simulation_options
+def command(
+    task: str,
+    imports: Sequence[str],
+    checkpoint: str,
+    best: bool,
+    format: Literal["torchscript", "onnx"] | None,
+    out: Path | None,
+    opset: int | None,
+    overrides: Sequence[Override],
+    **options: Any,
+) -> None:
+    """Write the policy of a checkpoint to a file that runs without genelab.
+
+    CKPT is a file, a run directory, `latest` or `pretrained`. The file takes raw observations: clip, scale and learned
+    normaliser are inside. Beside it goes FILE.metadata.json, which tells all that a robot's program has to know.
+    """
+    changes = [*shortcut_overrides(options), *overrides]
+    import_modules(imports)
+    from genelab.rl import export_task
+    from genelab.rl.locate import find_checkpoint
+
+    path = find_checkpoint(task, checkpoint, best=best)
+    result = export_task(task, path, format=format, out=out, opset=opset, overrides=changes, notify=say)
+    about = result.metadata
+    memory = f", {about['recurrent']['rnn_type'].upper()}" if about["is_recurrent"] else ""
+    click.echo(f"{about['task']}: {about['backend']} {about['algorithm']}{memory} from {path}")
+    click.echo(f"policy      {result.path} ({result.size / 1024:.1f} kB, {about['format']})")
+    click.echo(f"metadata    {result.metadata_path}")
+    click.echo(f"input       {about['obs_dim']} raw observations: {', '.join(about['obs_groups'])}")
+    click.echo(f"output      {about['action_dim']} actions every {about['step_dt']:g} s")
+    click.echo(f"difference  {result.parity_error:.1e} from the live policy, at most")
+    click.echo("to run it:")
+    for line in _usage(result.path, about):
+        click.echo(f"  {line}")
+
+
+def _usage(path: Path, about: dict[str, Any]) -> list[str]:
+    """The lines a deployer types."""
+    name = str(path)
+    if about["format"] == "torchscript":
+        reset = "policy.reset()  # at the start of each episode"
+        start = f"policy = torch.jit.load({name!r}).eval()"
+        return [start, *([reset] if about["is_recurrent"] else []), "actions = policy(raw_obs)"]
+    ports = about["recurrent"] if about["is_recurrent"] else {"onnx_inputs": ["obs"], "onnx_outputs": ["actions"]}
+    values = {"obs": "raw_obs", "h_in": "h", "c_in": "c"}
+    given = ", ".join(f'"{port}": {values[port]}' for port in ports["onnx_inputs"])
+    kept = ", ".join(port.removesuffix("_out") for port in ports["onnx_outputs"])
+    call = f"policy.run(None, {{{given}}})"
+    return [
+        f"policy = onnxruntime.InferenceSession({name!r})",
+        f"{kept} = {call}" if about["is_recurrent"] else f"actions = {call}[0]",
+    ]

@@ -1,0 +1,151 @@
+"""Policies in files of their own: TorchScript and ONNX, run where they were trained."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import UsageError, summary
+from genelab.rl.backends.base import InferenceSetup, Observations, need_library
+from genelab.rl.checkpoint import check_schema, schema_of
+
+SUFFIXES = {"torchscript": ".ts", "onnx": ".onnx"}
+"""How an exported policy's file ends, by format."""
+
+
+def metadata_path(path: Path) -> Path:
+    """Where the description of an exported policy lies: beside it."""
+    return path.with_name(f"{path.name}.metadata.json")
+
+
+def is_exported(path: Path) -> bool:
+    """Whether a file, by its name, is an exported policy."""
+    return path.suffix in SUFFIXES.values()
+
+
+class ExportedPolicy(ABC):
+    """A policy from raw observations to actions, with its recurrent state."""
+
+    @abstractmethod
+    def __call__(self, obs: Tensor) -> Tensor:
+        """Actions `(N, action_dim)` for raw observations `(N, obs_dim)`."""
+
+    @abstractmethod
+    def reset(self, dones: Tensor | None) -> None:
+        """Forget the recurrent state where episodes ended; None: everywhere."""
+
+
+class TorchScriptPolicy(ExportedPolicy):
+    """A TorchScript module; a recurrent one keeps its state itself, of one environment."""
+
+    def __init__(self, data: bytes, *, recurrent: bool, device: torch.device) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._module = torch.jit.load(io.BytesIO(data), map_location=device).eval()
+        self._recurrent = recurrent
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        return self._module(obs.float())
+
+    def reset(self, dones: Tensor | None) -> None:
+        if self._recurrent and (dones is None or bool(dones.any())):
+            self._module.reset()
+
+
+class OnnxPolicy(ExportedPolicy):
+    """An ONNX graph, run by onnxruntime; what it returns besides actions is given to it in the next step."""
+
+    def __init__(self, data: bytes) -> None:
+        runtime = need_library("onnxruntime", "onnx")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = 1  # a policy is too small to share
+        options.log_severity_level = 3
+        self._session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        _, *state = self._session.get_inputs()
+        self._shapes = {port.name: (port.shape[0], port.shape[2]) for port in state}
+        self._state: dict[str, np.ndarray] = {}
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        if not self._state:
+            shapes = self._shapes.items()
+            self._state = {name: np.zeros((n, len(obs), width), np.float32) for name, (n, width) in shapes}
+        inputs = {"obs": obs.to("cpu", torch.float32).numpy(), **self._state}
+        actions, *after = self._session.run(None, inputs)
+        self._state = dict(zip(self._shapes, after, strict=True))
+        return torch.from_numpy(actions).to(obs.device)
+
+    def reset(self, dones: Tensor | None) -> None:
+        if dones is None:
+            self._state = {}
+        for values in self._state.values():
+            values[:, dones.cpu().numpy()] = 0.0  # type: ignore[union-attr]
+
+
+def open_policy(data: bytes, metadata: dict[str, Any], device: torch.device) -> ExportedPolicy:
+    """The policy in the content of an exported file."""
+    if metadata["format"] == "onnx":
+        return OnnxPolicy(data)
+    return TorchScriptPolicy(data, recurrent=metadata["is_recurrent"], device=device)
+
+
+def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
+    """An exported policy for an environment, which from its next reset on leaves clip and scale to the policy."""
+    metadata = read_metadata(path)
+    groups = metadata["obs_groups"]
+    here = schema_of(env)
+    check_schema(
+        {
+            "observations": {name: _schema(group) for name, group in groups.items()},
+            "actions": {term["name"]: term["dim"] for term in metadata["actions"]},
+        },
+        {**here, "observations": {name: here["observations"].get(name) for name in groups}},
+        path,
+        metadata["task"],
+    )
+    if metadata["format"] == "torchscript" and metadata["is_recurrent"] and env.num_envs > 1:
+        raise UsageError(
+            f"{path}: a recurrent TorchScript policy has the memory of one robot: "
+            f"pass --num-envs 1 instead of {env.num_envs}, or export it with --format onnx"
+        )
+    try:
+        policy = open_policy(path.read_bytes(), metadata, env.device)
+    except UsageError:
+        raise
+    except Exception as error:  # onnxruntime has errors of its own kind for each way to be damaged
+        raise UsageError(f"{path}: a damaged {metadata['format']} file: {summary(error)[:200]}") from error
+    for name in groups:
+        env.observation_manager.groups[name].raw = True
+
+    def act(observations: Observations) -> Tensor:
+        return policy(torch.cat([observations[name] for name in groups], dim=1))
+
+    return InferenceSetup(policy=act, reset=policy.reset)
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """What an exported policy says about itself."""
+    if not path.is_file():
+        raise UsageError(f"{path}: no such policy")
+    beside = metadata_path(path)
+    try:
+        metadata = json.loads(beside.read_text())
+    except OSError as error:
+        raise UsageError(f"{path}: an exported policy needs {beside.name} beside it") from error
+    except ValueError as error:
+        raise UsageError(f"{beside}: not JSON") from error
+    if not isinstance(metadata, dict) or not {"format", "obs_groups", "actions", "is_recurrent"} <= metadata.keys():
+        raise UsageError(f"{beside}: not the metadata of a policy exported by genelab")
+    return metadata
+
+
+def _schema(group: dict[str, Any]) -> dict[str, Any]:
+    return {"history": group["history_length"], "terms": {term["name"]: term["dim"] for term in group["terms"]}}

@@ -1,0 +1,331 @@
+"""Write a policy to a file that needs neither the lab nor the library that trained it.
+
+Clip, scale and learned normaliser of the observations are inside, so the file takes what is measured and gives what the
+environment got. It is compared with the policy before anything is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from genelab.config import TASKS, Override, apply_overrides
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.errors import GenelabError, UsageError, summary
+from genelab.managers.observations import ObservationGroup
+from genelab.rl.backends.base import Actor, InferenceSetup, need_library, select_backend
+from genelab.rl.evaluator import eval_cfg
+from genelab.rl.export_metadata import describe, input_names, output_names
+from genelab.rl.exported import SUFFIXES, is_exported, metadata_path, open_policy
+
+Format = Literal["torchscript", "onnx"]
+
+TOLERANCE = 1e-5
+"""Largest difference from the live policy that an exported one may have."""
+OPSET = 17
+OPSETS = range(7, 21)
+"""Versions of ONNX' operators that torch can write."""
+
+_NUM_ENVS, _STEPS, _SEED = 8, 64, 0
+"""What is compared: this many environments, for this many steps."""
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportResult:
+    """What an export wrote."""
+
+    path: Path
+    metadata_path: Path
+    metadata: dict[str, Any]
+    parity_error: float
+    """Largest difference from the live policy."""
+    size: int
+    """Of the policy's file, bytes."""
+
+
+def export_task(
+    task_id: str,
+    checkpoint: Path,
+    *,
+    format: Format | None = None,
+    out: Path | None = None,
+    opset: int | None = None,
+    overrides: Sequence[Override] = (),
+    notify: Callable[[str], None] = lambda message: None,
+) -> ExportResult:
+    """Write the policy of a checkpoint as TorchScript or ONNX, and its metadata beside it.
+
+    Without a format it is the one that the suffix of `out` asks for, or TorchScript.
+    """
+    if format is None:
+        format = "onnx" if out is not None and out.suffix == SUFFIXES["onnx"] else "torchscript"
+    out = Path(f"policy{SUFFIXES[format]}") if out is None else out
+    _check(format, out, opset, checkpoint)
+    task = TASKS.get(task_id)
+    backend = select_backend(task.agent)
+    cfg = task.play_env if task.play_env is not None else task.env
+    if not isinstance(cfg, ManagerBasedRlEnvCfg):
+        raise UsageError(f"{task_id} is a scene to play: it has no policy to export")
+    apply_overrides({"env": cfg, "agent": task.agent}, overrides)
+    env = ManagerBasedRlEnv(eval_cfg(cfg, _NUM_ENVS), notify=notify)
+    try:
+        setup = backend.load(env, task.agent, checkpoint)
+        if setup.actor is None:
+            raise UsageError(f"policies of {backend.name} cannot be exported: its backend gives no actor")
+        metadata = describe(env, setup.actor, task=TASKS.entry(task_id).id, backend=backend.name, checkpoint=checkpoint)
+        metadata["format"] = format
+        groups = [env.observation_manager.groups[name] for name in setup.actor.groups]
+        experience = collect(env, setup, groups)
+        policy = WholePolicy(groups, setup.actor).to(_CPU).eval().requires_grad_(False)
+    finally:
+        env.close()
+    if format == "onnx":
+        metadata["opset"] = opset or OPSET
+        data = to_onnx(policy, setup.actor, metadata["opset"])
+    else:
+        data = to_torchscript(policy, setup.actor)
+    error = parity_error(data, metadata, experience)
+    if not error <= TOLERANCE:  # nor is a NaN
+        raise GenelabError(
+            f"the exported policy is not the live one: its actions differ by {error:.3g}, more than {TOLERANCE:g};"
+            " nothing was written"
+        )
+    compared = {"num_envs": _NUM_ENVS, "steps": _STEPS, "seed": _SEED}
+    metadata["parity"] = {"max_abs_error": error, "tolerance": TOLERANCE, **compared}
+    text = json.dumps(metadata, indent=2, allow_nan=False) + "\n"
+    _write({out: data, metadata_path(out): text.encode()})
+    return ExportResult(
+        path=out, metadata_path=metadata_path(out), metadata=metadata, parity_error=error, size=len(data)
+    )
+
+
+def _check(format: Format, out: Path, opset: int | None, checkpoint: Path) -> None:
+    """Refuse what cannot work before anything is built."""
+    other = next(name for name in SUFFIXES if name != format)
+    if out.suffix == SUFFIXES[other]:
+        raise UsageError(f"--out: {out.name} is the name of an {other} file, but --format is {format}")
+    if format == "torchscript" and opset is not None:
+        raise UsageError("--opset is for --format onnx")
+    if opset is not None and opset not in OPSETS:
+        raise UsageError(f"--opset: {opset} cannot be written, only {OPSETS[0]} to {OPSETS[-1]}; {OPSET} is usual")
+    if not checkpoint.is_file():
+        raise UsageError(f"{checkpoint}: no such checkpoint")
+    if is_exported(checkpoint):
+        raise UsageError(f"{checkpoint}: an exported policy already; give the checkpoint that it was made from")
+    if not out.resolve().parent.is_dir():
+        raise UsageError(f"--out: there is no directory {out.parent}")
+    for path in (out, metadata_path(out)):
+        if path.is_dir():
+            raise UsageError(f"--out: {path} is a directory")
+    if format == "onnx":
+        need_library("onnx", "onnx")
+        need_library("onnxruntime", "onnx")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experience:
+    """What the live policy saw and did."""
+
+    raw: Tensor
+    """Observations before clip and scale, `(T, N, obs_dim)`."""
+    actions: Tensor
+    """Its answers, `(T, N, action_dim)`."""
+    resets: Tensor
+    """Where its memory was wiped after the step, `(T, N)`."""
+
+
+@torch.no_grad()
+def collect(env: ManagerBasedRlEnv, setup: InferenceSetup, groups: Sequence[ObservationGroup]) -> Experience:
+    """Let the live policy act. In mid-run half of the environments lose their memory, though their episodes go on."""
+    for group in groups:
+        group.raw = True
+    observations, _ = env.reset(seed=_SEED)
+    setup.reset(None)
+    raw, actions, resets = [], [], []
+    for step in range(_STEPS):
+        raw.append(torch.cat([observations[group.name] for group in groups], dim=1))
+        seen = {group.name: group.process(observations[group.name]) for group in groups}
+        action = setup.policy({**observations, **seen})
+        actions.append(action.clone())
+        observations, _, terminated, truncated, _ = env.step(action)
+        forget = terminated | truncated
+        if step == _STEPS // 2:
+            forget[: env.num_envs // 2] = True
+        setup.reset(forget)
+        resets.append(forget.clone())
+    raw_, actions_ = (torch.stack(values).to(_CPU, torch.float32) for values in (raw, actions))
+    return Experience(raw=raw_, actions=actions_, resets=torch.stack(resets).to(_CPU))
+
+
+class WholePolicy(nn.Module):
+    """From raw observations to actions: clip and scale of every column, then the actor."""
+
+    def __init__(self, groups: Sequence[ObservationGroup], actor: Actor) -> None:
+        super().__init__()
+        low, high, scale = (torch.cat(columns) for columns in zip(*map(_transforms, groups), strict=True))
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+        self.register_buffer("scale", scale)
+        self.clips = bool(low.isfinite().any() or high.isfinite().any())
+        self.scales = bool((scale != 1).any())
+        self.network = actor.network
+
+    def forward(self, obs: Tensor, *state: Tensor) -> Any:
+        if self.clips:
+            obs = torch.minimum(torch.maximum(obs, self.get_buffer("low")), self.get_buffer("high"))
+        if self.scales:
+            obs = obs * self.get_buffer("scale")
+        return self.network(obs, *state)
+
+
+def _transforms(group: ObservationGroup) -> tuple[Tensor, Tensor, Tensor]:
+    """Lowest and highest value and factor of every column of a group, frame after frame."""
+    scale = torch.ones(group.frame_dim)
+    low, high = torch.full_like(scale, -torch.inf), torch.full_like(scale, torch.inf)
+    for term in group.layout:
+        columns = slice(term.start, term.start + term.dim)
+        scale[columns] = torch.tensor(term.scale)
+        if term.clip is not None:
+            low[columns], high[columns] = term.clip
+    frames = group.cfg.history_length
+    return low.repeat(frames), high.repeat(frames), scale.repeat(frames)
+
+
+def to_torchscript(policy: WholePolicy, actor: Actor) -> bytes:
+    """A TorchScript file; a recurrent policy keeps its state inside and has `reset()`."""
+    obs = torch.zeros(1, len(policy.get_buffer("scale")))
+    with _quiet():
+        if actor.memory is None:
+            module = torch.jit.trace(policy, obs, check_trace=False)
+        else:
+            state = torch.stack(_empty_state(actor))
+            step = torch.jit.trace(_Step(policy), (obs, state), check_trace=False)
+            module = torch.jit.script(_Remembering(step, state))
+        buffer = io.BytesIO()
+        torch.jit.save(module, buffer)
+    return buffer.getvalue()
+
+
+def to_onnx(policy: WholePolicy, actor: Actor, opset: int) -> bytes:
+    """An ONNX file for any batch size; a recurrent policy takes and gives its state."""
+    obs = torch.zeros(2, len(policy.get_buffer("scale")))
+    state = _empty_state(actor, batch=2)
+    inputs, outputs = input_names(actor), output_names(actor)
+    axes = {name: {0 if name in ("obs", "actions") else 1: "batch"} for name in (*inputs, *outputs)}
+    buffer = io.BytesIO()
+    try:
+        with _quiet():
+            torch.onnx.export(
+                policy,
+                (obs, *state),
+                buffer,
+                dynamo=False,  # torch.export cannot follow the distributions of SB3's SAC
+                opset_version=opset,
+                input_names=inputs,
+                output_names=outputs,
+                dynamic_axes=axes,
+            )
+    except RuntimeError as error:
+        raise UsageError(f"--opset {opset} cannot express this policy, try {OPSET}: {summary(error)[:200]}") from error
+    return buffer.getvalue()
+
+
+def _empty_state(actor: Actor, batch: int = 1) -> list[Tensor]:
+    memory = actor.memory
+    if memory is None:
+        return []
+    shape = (memory.num_layers, batch, memory.hidden_dim)
+    return [torch.zeros(shape) for _ in input_names(actor)[1:]]
+
+
+class _Step(nn.Module):
+    """A recurrent policy whose states are one tensor."""
+
+    def __init__(self, policy: WholePolicy) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, obs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        action, *after = self.policy(obs, *state.unbind(0))
+        return action, torch.stack(after)
+
+
+class _Remembering(nn.Module):
+    """A recurrent policy of one robot that keeps its state."""
+
+    def __init__(self, step: Any, state: Tensor) -> None:
+        super().__init__()
+        self.step = step
+        self.register_buffer("state", state)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        action, self.state = self.step(obs, self.state)
+        return action
+
+    @torch.jit.export
+    def reset(self) -> None:
+        """Forget: at the start of each episode."""
+        self.state = torch.zeros_like(self.state)
+
+
+def parity_error(data: bytes, metadata: Mapping[str, Any], experience: Experience) -> float:
+    """Largest difference between what the live policy did and what the exported one does, loaded anew."""
+    try:
+        policy = open_policy(data, dict(metadata), _CPU)
+    except Exception as error:
+        raise GenelabError(f"the exported policy cannot be loaded again: {summary(error)[:200]}") from error
+    one_by_one = metadata["is_recurrent"] and metadata["format"] == "torchscript"
+    batches = [[i] for i in range(_NUM_ENVS)] if one_by_one else [list(range(_NUM_ENVS)), [0]]
+    error = torch.tensor(0.0)
+    with torch.no_grad():
+        for rows in batches:
+            policy.reset(None)
+            for raw, action, resets in zip(experience.raw, experience.actions, experience.resets, strict=True):
+                error = torch.maximum(error, (policy(raw[rows]) - action[rows]).abs().max())
+                policy.reset(resets[rows])
+    return error.item()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of tracing, which say what is done on purpose."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Write all files or none."""
+    temporary = {path: path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp") for path in files}
+    try:
+        for path, data in files.items():
+            with open(temporary[path], "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        for path in files:
+            os.replace(temporary[path], path)
+    except OSError as error:
+        raise UsageError(f"--out: cannot write {next(iter(files))}: {error.strerror}") from error
+    finally:
+        for path in temporary.values():
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)

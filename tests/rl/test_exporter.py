@@ -1,0 +1,333 @@
+"""Exported policies are the live ones, whatever trained them, and say all that a deployer needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from genelab import TASKS, TaskCfg, mdp
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.errors import GenelabError, UsageError
+from genelab.managers import ObservationGroupCfg, ObservationTermCfg
+from genelab.rl import ExportResult, export_task, exporter, train_task
+from genelab.rl.backends import select_backend
+from genelab.rl.config import (
+    RlGamesAgentCfg,
+    RslRlDistributionCfg,
+    RslRlModelCfg,
+    RslRlOnPolicyRunnerCfg,
+    Sb3AgentCfg,
+    Sb3HerCfg,
+    Sb3OffPolicyCfg,
+    Sb3OnPolicyCfg,
+    SkrlAgentCfg,
+)
+from genelab.rl.evaluator import eval_cfg
+from genelab.rl.exported import OnnxPolicy, TorchScriptPolicy
+from genelab.rl.policies import load_policy
+from genelab_pendulum.common import CART
+from genelab_pendulum.memory import TargetCommandCfg
+
+PENDULUM = "GeneLab-Inverted-Pendulum-v0"
+GOALS = ("observation", "achieved_goal", "desired_goal")
+
+
+def rsl_rl(rnn_type: Any = None) -> RslRlOnPolicyRunnerCfg:
+    critic = RslRlModelCfg(
+        hidden_dims=(16,), obs_normalization=True, rnn_type=rnn_type, rnn_hidden_dim=8, rnn_num_layers=2
+    )
+    actor = RslRlModelCfg(**{**vars(critic), "distribution": RslRlDistributionCfg()})
+    clip = 0.1 if rnn_type is None else 2.0
+    return RslRlOnPolicyRunnerCfg(num_steps_per_env=16, max_iterations=2, clip_actions=clip, actor=actor, critic=critic)
+
+
+def skrl(algorithm: Any) -> SkrlAgentCfg:
+    return SkrlAgentCfg(
+        algorithm=algorithm,
+        timesteps=24,
+        rollouts=8,
+        hidden_dims=(16,),
+        batch_size=32,
+        learning_starts=4,
+        memory_size=80,
+    )
+
+
+def sb3(algorithm: Any, her: Any = None) -> Sb3AgentCfg:
+    off_policy = Sb3OffPolicyCfg(
+        buffer_size=2000, learning_starts=100, batch_size=32, gradient_steps=1, iteration_steps=20
+    )
+    return Sb3AgentCfg(
+        algorithm=algorithm,
+        timesteps=240,
+        hidden_dims=(16,),
+        action_bound=1.5,
+        obs_normalization=True if her else None,
+        on_policy=Sb3OnPolicyCfg(n_steps=20, n_epochs=2),
+        off_policy=off_policy,
+        her=her,
+    )
+
+
+def to_the_goal(achieved: np.ndarray, desired: np.ndarray, infos: Any) -> np.ndarray:
+    return -np.abs(achieved - desired)[..., 0]
+
+
+AGENTS: dict[str, Any] = {
+    "rsl_rl-PPO": lambda: rsl_rl(),
+    "rsl_rl-LSTM": lambda: rsl_rl("lstm"),
+    "rsl_rl-GRU": lambda: rsl_rl("gru"),
+    **{f"skrl-{name}": lambda name=name: skrl(name) for name in ("PPO", "A2C", "SAC", "TD3", "DDPG")},
+    **{f"sb3-{name}": lambda name=name: sb3(name) for name in ("PPO", "A2C", "SAC", "TD3", "DDPG")},
+    "sb3-SAC+HER": lambda: sb3("SAC", Sb3HerCfg(compute_reward=to_the_goal)),
+    "rl_games-PPO": lambda: RlGamesAgentCfg(timesteps=16, horizon_length=8, hidden_dims=(16,)),
+}
+
+
+def pendulum() -> ManagerBasedRlEnvCfg:
+    """The pendulum with clips that bite, unequal scales and two frames."""
+    cfg = TASKS.get(PENDULUM).env
+    cfg.observations["policy"] = ObservationGroupCfg(
+        history_length=2,
+        terms={
+            "joint_pos": ObservationTermCfg(func=mdp.joint_pos_rel, clip=(-0.02, 0.03), scale=7.0),
+            "joint_vel": ObservationTermCfg(func=mdp.joint_vel_rel, clip=(-0.2, float("inf")), delay=(0, 2)),
+            "tip": ObservationTermCfg(func=mdp.frame_ang_vel, params={"sensor": "tip"}, scale=(0.2, 0.5, 1.5)),
+            "last_action": ObservationTermCfg(func=mdp.last_action),
+        },
+    )
+    return cfg
+
+
+def with_goals() -> ManagerBasedRlEnvCfg:
+    """The pendulum that has to bring its cart to a place."""
+    cfg = pendulum()
+    policy = cfg.observations.pop("policy")
+    goal = ObservationTermCfg(func=mdp.generated_command, params={"command": "goal"}, clip=(-0.3, 0.3), scale=2.0)
+    cfg.observations = {  # not in the order that the policy sees them
+        "desired_goal": ObservationGroupCfg(terms={"goal": goal}),
+        "achieved_goal": ObservationGroupCfg(
+            terms={"cart": ObservationTermCfg(func=mdp.joint_pos_rel, params={"asset": CART}, scale=2.0)}
+        ),
+        "observation": policy,
+    }
+    cfg.commands = {"goal": TargetCommandCfg(position_range=(-0.8, 0.8))}
+    cfg.episode_length_s = 0.1
+    return cfg
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Trains each agent once, for a moment, as a task `Test-<agent>`."""
+    home, made = tmp_path_factory.mktemp("runs"), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TASKS, "_entries", dict(TASKS._entries))
+
+        def checkpoint_of(name: str) -> tuple[str, Path]:
+            task = f"Test-{name.replace('+', '-')}-v0"
+            if name not in made:
+                env = with_goals() if "HER" in name else pendulum()
+                TASKS.register(task, lambda: TaskCfg(env=env, agent=AGENTS[name]()))
+                made[name] = train_task(task, num_envs=4, seed=3, log_dir=home / name).checkpoint
+            return task, made[name]
+
+        yield checkpoint_of
+
+
+def env_of(task: str, num_envs: int) -> ManagerBasedRlEnv:
+    return ManagerBasedRlEnv(eval_cfg(TASKS.get(task).env, num_envs))
+
+
+@pytest.mark.parametrize("format", ["torchscript", "onnx"])
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_exported_policy_acts_as_the_live_one(name: str, format: Any, checkpoints: Any) -> None:
+    """Two environments with one seed: the live policy in a normal one, the exported policy in a raw one."""
+    task, checkpoint = checkpoints(name)
+    result = export_task(task, checkpoint, format=format)
+    assert result.path.name == {"torchscript": "policy.ts", "onnx": "policy.onnx"}[format]
+    assert result.parity_error <= 1e-5
+    recurrent = name in ("rsl_rl-LSTM", "rsl_rl-GRU")
+    num_envs = 1 if recurrent and format == "torchscript" else 5
+    normal, raw = env_of(task, num_envs), env_of(task, num_envs)
+    live = select_backend(TASKS.get(task).agent).load(normal, TASKS.get(task).agent, checkpoint)
+    exported = load_policy(raw, None, result.path)
+    actions: list[Tensor] = []
+    with torch.no_grad():
+        seen, seen_raw = normal.reset(seed=1)[0], raw.reset(seed=1)[0]
+        for setup in (live, exported):
+            setup.reset(None)
+        for step in range(40):
+            action, same = live.policy(seen), exported.policy(seen_raw)
+            assert same.shape == (num_envs, 1)
+            assert (action - same).abs().max() <= 1e-5, step
+            actions.append(action.clone())
+            seen, _, terminated, truncated, _ = normal.step(action)
+            seen_raw, *_ = raw.step(action)
+            forget = terminated | truncated
+            forget[: num_envs // 2 + 1] |= step == 20
+            for setup in (live, exported):
+                setup.reset(forget)
+    assert torch.cat(actions).std() > 1e-4  # it does something
+    groups = GOALS if "HER" in name else ("policy",)
+    for group in groups:
+        assert not torch.equal(seen[group], seen_raw[group])  # clip and scale were left to the policy
+        assert torch.equal(seen[group], raw.observation_manager.groups[group].process(seen_raw[group]))
+
+
+def test_the_metadata_have_every_key_of_the_spec(checkpoints: Any) -> None:
+    task, checkpoint = checkpoints("rsl_rl-PPO")
+    result = export_task(task, checkpoint, out=Path("deploy.ts"))
+    about = json.loads(Path("deploy.ts.metadata.json").read_text())
+    assert about == result.metadata
+    spec = {
+        "task": "Test-rsl_rl-PPO-v0",
+        "checkpoint": str(checkpoint),
+        "obs_dim": 16,
+        "action_dim": 1,
+        "action_range": [-0.1, 0.1],
+        "normalization_baked": True,
+        "is_recurrent": False,
+        "format": "torchscript",
+        "torch_version": torch.__version__,
+    }
+    assert {key: about[key] for key in spec} == spec
+    assert about["exported_at"].endswith("+00:00")
+    assert "recurrent" not in about
+    group = about["obs_groups"]["policy"]
+    assert (group["start"], group["dim"], group["history_length"], group["frame_dim"]) == (0, 16, 2, 8)
+    assert group["terms"] == [
+        {"name": "joint_pos", "dim": 2, "start": 0, "scale": 7.0, "clip": [-0.02, 0.03]},
+        {"name": "joint_vel", "dim": 2, "start": 2, "scale": 1.0, "clip": [-0.2, None]},
+        {"name": "tip", "dim": 3, "start": 4, "scale": [0.2, 0.5, 1.5], "clip": None},
+        {"name": "last_action", "dim": 1, "start": 7, "scale": 1.0, "clip": None},
+    ]
+
+
+def test_the_metadata_have_what_a_robots_program_needs(checkpoints: Any) -> None:
+    task, checkpoint = checkpoints("rsl_rl-PPO")
+    about = export_task(task, checkpoint).metadata
+    assert (about["step_dt"], about["physics_dt"], about["decimation"], about["engine"]) == (0.01, 0.005, 2, "mujoco")
+    (action,) = about["actions"]
+    assert (action["name"], action["start"], action["dim"], action["target"]) == ("cart", 0, 1, "position")
+    assert (action["joint_names"], action["scale"], action["offset"]) == (["cart"], [1.0], [0.0])
+    robot = about["entities"][action["entity"]]
+    assert (robot["joint_names"], robot["default_joint_pos"]) == (["cart", "pole"], [0.0, 0.0])
+    assert robot["joint_pos_limits"] == [[-3.0, 3.0], [-1.2, 1.2]]  # not 1.2000000476837158
+    assert (robot["stiffness"], robot["damping"], robot["effort_limit"]) == ([80.0, None], [8.0, None], [None, None])
+    assert (about["backend"], about["algorithm"], about["learned_normalizer"]) == ("rsl_rl", "PPO", True)
+    assert about["parity"]["max_abs_error"] <= about["parity"]["tolerance"] == 1e-5
+    assert about["versions"]["mujoco"]
+
+
+def test_goals_are_three_groups_in_the_order_of_the_spec(checkpoints: Any) -> None:
+    about = export_task(*checkpoints("sb3-SAC+HER")).metadata
+    places = {name: (group["start"], group["dim"]) for name, group in about["obs_groups"].items()}
+    assert list(places.items()) == [("observation", (0, 16)), ("achieved_goal", (16, 1)), ("desired_goal", (17, 1))]
+    assert (about["obs_dim"], about["action_range"]) == (18, [-1.5, 1.5])
+    assert about["commands"]["goal"]["position_range"] == [-0.8, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "outputs"),
+    [
+        ("rsl_rl-LSTM", ["obs", "h_in", "c_in"], ["actions", "h_out", "c_out"]),
+        ("rsl_rl-GRU", ["obs", "h_in"], ["actions", "h_out"]),
+    ],
+)
+def test_a_recurrent_policy_has_its_ports_named(
+    name: str, inputs: list[str], outputs: list[str], checkpoints: Any
+) -> None:
+    import onnxruntime
+
+    about = export_task(*checkpoints(name), format="onnx").metadata
+    assert about["is_recurrent"]
+    assert about["recurrent"] == {
+        "rnn_type": name[-len("LSTM") :].strip("-").lower(),
+        "rnn_num_layers": 2,
+        "rnn_hidden_dim": 8,
+        "hidden_state_shape": [2, 1, 8],
+        "onnx_inputs": inputs,
+        "onnx_outputs": outputs,
+    }
+    session = onnxruntime.InferenceSession("policy.onnx")
+    assert [port.name for port in session.get_inputs()] == inputs
+    assert [port.name for port in session.get_outputs()] == outputs
+    assert [port.shape for port in session.get_inputs()[1:]] == [[2, "batch", 8]] * (len(inputs) - 1)
+
+
+@pytest.mark.parametrize("format", ["torchscript", "onnx"])
+def test_memory_is_compared_with_its_resets(format: Any, checkpoints: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy that does not forget in mid-run is not the live one."""
+    task, checkpoint = checkpoints("rsl_rl-LSTM")
+    kind = {"torchscript": TorchScriptPolicy, "onnx": OnnxPolicy}[format]
+    forget = kind.reset
+    monkeypatch.setattr(kind, "reset", lambda self, dones: forget(self, dones) if dones is None else None)
+    with pytest.raises(GenelabError, match="the exported policy is not the live one"):
+        export_task(task, checkpoint, format=format)
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("format", ["torchscript", "onnx"])
+def test_a_policy_that_differs_is_refused_and_nothing_is_written(
+    format: Any, checkpoints: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, checkpoint = checkpoints("skrl-TD3")
+    write = f"to_{format}"
+    original = getattr(exporter, write)
+
+    def spoil(by: float) -> None:
+        def spoiled(policy: Any, *rest: Any) -> bytes:
+            weights = policy.network.parts[0].net[-1].bias
+            weights += by
+            return original(policy, *rest)
+
+        monkeypatch.setattr(exporter, write, spoiled)
+
+    spoil(5e-5)
+    with pytest.raises(GenelabError, match=r"differ by \S+e-05, more than 1e-05; nothing was written"):
+        export_task(task, checkpoint, format=format)
+    assert not list(Path().iterdir())
+    spoil(5e-6)
+    assert 1e-6 < export_task(task, checkpoint, format=format).parity_error < 1e-5
+
+
+def test_a_failed_write_leaves_what_was_there(checkpoints: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, checkpoint = checkpoints("skrl-TD3")
+    old: ExportResult = export_task(task, checkpoint)
+    before = {path.name: path.read_bytes() for path in Path().iterdir()}
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(exporter.os, "fsync", full)
+    with pytest.raises(UsageError, match=r"--out: cannot write policy\.ts: No space left on device"):
+        export_task(task, checkpoint)
+    assert {path.name: path.read_bytes() for path in Path().iterdir()} == before
+    assert old.size == len(before["policy.ts"])
+
+
+def test_a_library_without_an_actor_is_named(checkpoints: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from genelab.rl.backends import InferenceSetup
+    from genelab.rl.backends.skrl import SkrlBackend
+
+    task, checkpoint = checkpoints("skrl-TD3")
+    setup = InferenceSetup(policy=lambda observations: torch.zeros(8, 1))
+    monkeypatch.setattr(SkrlBackend, "load", lambda *args, **options: setup)
+    with pytest.raises(UsageError, match="policies of skrl cannot be exported"):
+        export_task(task, checkpoint)
