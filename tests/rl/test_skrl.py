@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from genelab import TASKS, TaskCfg
-from genelab.config import Override, load_json
+from genelab import TASKS
+from genelab.config import Override
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
-from genelab.rl import EvalOptions, TrainResult, resume_task, train_task
+from genelab.rl import EvalOptions, TrainResult, resume_task
 from genelab.rl.backends import select_backend
 from genelab.rl.backends.skrl import GenelabSkrlWrapper
 from genelab.rl.config import SkrlAgentCfg
-from genelab.rl.evaluator import eval_cfg, evaluate
-from genelab.rl.monitor import TrainMonitor
+from genelab.rl.evaluator import eval_cfg
+from tests.rl.helpers import PENDULUM, agent_of, play_env, return_of, same, train_agent
 
-PENDULUM = "GeneLab-Inverted-Pendulum-v0"
-TASK = "Test-Skrl-v0"
 ALGORITHMS = ("PPO", "A2C", "SAC", "TD3", "DDPG")
 TINY = {"rollouts": 8, "hidden_dims": (16, 16), "batch_size": 32, "learning_starts": 4, "memory_size": 80}
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def train(
@@ -44,68 +34,8 @@ def train(
     agent: dict[str, Any] = TINY,
     **options: Any,
 ) -> TrainResult:
-    cfg = TASKS.get(PENDULUM)
-    cfg.agent = SkrlAgentCfg(algorithm=algorithm, timesteps=timesteps, **agent)  # type: ignore[arg-type]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TASKS, "_entries", dict(TASKS._entries))
-        TASKS.register(TASK, lambda: TaskCfg(env=cfg.env, play_env=cfg.play_env, agent=cfg.agent))
-        return train_task(TASK, num_envs=num_envs, seed=3, log_dir=Path(name), **options)
-
-
-def agent_of(result: TrainResult) -> SkrlAgentCfg:
-    return load_json(result.path / "params" / "agent.json", SkrlAgentCfg)
-
-
-def play_env(num_envs: int = 4) -> ManagerBasedRlEnv:
-    return ManagerBasedRlEnv(eval_cfg(TASKS.get(PENDULUM).play_env, num_envs))
-
-
-def return_of(result: TrainResult) -> float:
-    env, agent = play_env(16), agent_of(result)
-    return evaluate(env, select_backend(agent).load(env, agent, result.checkpoint), episodes=16, seed=0).return_mean
-
-
-def tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, dict):
-        return [tensor for part in value.values() for tensor in tensors(part)]
-    return [value] if isinstance(value, torch.Tensor) else []
-
-
-def same(first: Path, second: Path) -> bool:
-    """Whether two files hold the same tensors; what was never written is NaN."""
-    a, b = (tensors(torch.load(path, weights_only=True)) for path in (first, second))
-    return len(a) == len(b) > 0 and all(
-        x.equal(y) or x.nan_to_num().equal(y.nan_to_num()) for x, y in zip(a, b, strict=True)
-    )
-
-
-@pytest.fixture
-def learners(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The learners that were saved, the last one last."""
-    found: list[Any] = []
-    original = TrainMonitor.save
-
-    def save(self: Any, stem: str) -> Path:
-        found.append(self.learner)
-        return original(self, stem)
-
-    monkeypatch.setattr(TrainMonitor, "save", save)
-    return found
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What the environments answered to each step."""
-    found: list[tuple[Any, ...]] = []
-    original = ManagerBasedRlEnv.step
-
-    def step(self: ManagerBasedRlEnv, action: torch.Tensor) -> Any:
-        answer = original(self, action)
-        found.append((answer[1].clone(), *answer[2:]))
-        return answer
-
-    monkeypatch.setattr(ManagerBasedRlEnv, "step", step)
-    return found
+    cfg = SkrlAgentCfg(algorithm=algorithm, timesteps=timesteps, **agent)  # type: ignore[arg-type]
+    return train_agent(cfg, name, num_envs=num_envs, **options)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

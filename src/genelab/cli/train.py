@@ -16,6 +16,7 @@ from genelab.config import Override
 
 if TYPE_CHECKING:
     from genelab.rl import TrainResult
+    from genelab.rl.loggers import LoggerName
 
 
 def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,6 +61,11 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Path(path_type=Path),
     help="Go on with an interrupted run, with its own config.",
 )
+@click.option(
+    "--logger",
+    type=click.Choice(["tensorboard", "wandb"]),
+    help="Where numbers are logged [tensorboard; where a resumed run did].",
+)
 @click.option("--eval-every", type=click.IntRange(min=1), help="Evaluate every K iterations and keep the best model.")
 @click.option("--eval-episodes", type=click.IntRange(min=1), default=10, help="Episodes per evaluation [10].")
 @click.option("--eval-num-envs", type=click.IntRange(min=1), help="Environments of the evaluation [as in training].")
@@ -81,6 +87,7 @@ def command(
     log_dir: Path | None,
     checkpoint: Path | None,
     resume: Path | None,
+    logger: LoggerName | None,
     eval_every: int | None,
     eval_episodes: int,
     eval_num_envs: int | None,
@@ -95,12 +102,15 @@ def command(
     budget = steps if max_iterations is None else max_iterations
     if resume is not None and (changes or num_envs or seed is not None or log_dir or checkpoint):
         raise click.UsageError(
-            "--resume goes on with the run's own config: only --max-iterations and --eval-* go with it"
+            "--resume goes on with the run's own config: only --max-iterations, --logger and --eval-* go with it"
         )
     from genelab.rl.launch import check_options
     from genelab.rl.launch.ranks import enter_rank
+    from genelab.rl.loggers import check_logger
 
     check_options(ctx.params)
+    if logger is not None:
+        check_logger(logger)
     rank = enter_rank()
     import_modules(imports)
     if options["seeds"] is not None:
@@ -122,7 +132,7 @@ def command(
     with train_progress(quiet=quiet or not rank.leads) as report:
         report = tell_launcher(report) if rank.leads else report
         if resume is not None:
-            result = resume_task(resume, task_id=task, report=report, **common)
+            result = resume_task(resume, task_id=task, logger=logger, report=report, **common)
         else:
             result = train_task(
                 task,
@@ -131,6 +141,7 @@ def command(
                 seed=seed,
                 log_dir=log_dir,
                 checkpoint=checkpoint,
+                logger=logger or "tensorboard",
                 report=report,
                 **common,
             )

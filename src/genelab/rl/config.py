@@ -57,6 +57,64 @@ class RslRlModelCfg:
 
 
 @dataclass(kw_only=True)
+class RslRlSymmetryCfg:
+    """What a robot learns on one side it learns for the other. Not for networks with memory."""
+
+    data_augmentation_func: Callable[..., Any]
+    """`(env, obs, actions) -> (obs, actions)`, called by these names: the given batch with its mirror images below it.
+
+    `env.unwrapped` is the task, `obs` a TensorDict by group. Either of obs and actions may be None and stays so.
+    """
+    use_data_augmentation: bool = True
+    """Learn from the mirror images too."""
+    use_mirror_loss: bool = False
+    """Punish actions that are not mirrored where the observations are."""
+    mirror_loss_coeff: float = 0.0
+    """Price of that."""
+
+
+@dataclass(kw_only=True)
+class RslRlRndScheduleCfg:
+    """How the weight of the intrinsic reward changes, over control steps."""
+
+    mode: Literal["step", "linear"] = "linear"
+    """All at once at the final step, or evenly between the initial and the final step."""
+    initial_step: int = 0
+    """Control step up to which the weight stays (linear)."""
+    final_step: int
+    """Control step from which the weight is the final one."""
+    final_value: float = 0.0
+    """Weight at the end."""
+
+
+@dataclass(kw_only=True)
+class RslRlRndCfg:
+    """Random network distillation: a reward for what was not seen before.
+
+    The observation group `rnd_state`, if the task has one, says what counts as seen; `policy` otherwise.
+    """
+
+    weight: float
+    """Reward per second and unit of surprise."""
+    weight_schedule: RslRlRndScheduleCfg | None = None
+    """None: the weight stays."""
+    num_outputs: int = 1
+    """Outputs of the fixed random network, which the predictor learns."""
+    predictor_hidden_dims: tuple[int, ...] = (-1,)
+    """Widths of the predictor's hidden layers; −1: that of the observation."""
+    target_hidden_dims: tuple[int, ...] = (-1,)
+    """Widths of the fixed network's hidden layers."""
+    activation: str = "elu"
+    """Non-linearity between them."""
+    state_normalization: bool = False
+    """Normalise what is seen by its running mean and standard deviation."""
+    reward_normalization: bool = False
+    """Divide the surprise by the running standard deviation of its discounted sum."""
+    learning_rate: float = 1e-3
+    """Step size of Adam for the predictor."""
+
+
+@dataclass(kw_only=True)
 class RslRlPpoAlgorithmCfg:
     """Proximal policy optimisation."""
 
@@ -84,10 +142,10 @@ class RslRlPpoAlgorithmCfg:
     """Clip the change of the value, too."""
     max_grad_norm: float = 1.0
     """Gradients are cut to this norm."""
-    symmetry_cfg: dict[str, Any] | None = None
-    """Settings of rsl_rl's symmetry extension."""
-    rnd_cfg: dict[str, Any] | None = None
-    """Settings of rsl_rl's random network distillation."""
+    symmetry_cfg: RslRlSymmetryCfg | None = None
+    """Learn from mirror images; None: do not."""
+    rnd_cfg: RslRlRndCfg | None = None
+    """Be curious; None: do not."""
 
 
 @dataclass(kw_only=True)

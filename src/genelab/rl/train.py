@@ -19,11 +19,12 @@ import torch
 from genelab.config import TASKS, Override, apply_overrides, load_json
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
 from genelab.envs.state import set_state
-from genelab.errors import UsageError
+from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends import Backend, TrainContext, select_backend
 from genelab.rl.eval_callback import EvalCallback
 from genelab.rl.evaluator import eval_cfg
 from genelab.rl.launch.ranks import FollowerMonitor, Rank, check_backend, open_run
+from genelab.rl.loggers import LoggerName, check_logger, open_logger
 from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writer
 from genelab.rl.nan_guard import NanGuard
 from genelab.rl.profiling import ProfileCfg, profiler
@@ -64,12 +65,14 @@ def train_task(
     seed: int | None = None,
     log_dir: Path | None = None,
     checkpoint: Path | None = None,
+    logger: LoggerName = "tensorboard",
     evaluation: EvalOptions | None = None,
     profile: ProfileCfg | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
     notify: Callable[[str], None] = lambda message: None,
 ) -> TrainResult:
     """Train a registered task with the backend that its agent config asks for."""
+    check_logger(logger)
     cfg = TASKS.get(task_id)
     task_id = TASKS.entry(task_id).id
     backend = select_backend(cfg.agent)
@@ -87,7 +90,7 @@ def train_task(
         check_backend(backend.name, task_id)
     cfg.env.seed = cfg.agent.seed + rank.index
     run = open_run(log_dir or RunDirectory.default_path(backend.name, task_id))
-    training = _Training(task_id, cfg.env, cfg.agent, backend, run, evaluation, profile, report, notify)
+    training = _Training(task_id, cfg.env, cfg.agent, backend, run, logger, evaluation, profile, report, notify)
     run.create()
     run.write_params(cfg.env, cfg.agent)
     return training.start(checkpoint=checkpoint)
@@ -98,12 +101,16 @@ def resume_task(
     *,
     task_id: str | None = None,
     max_iterations: int | None = None,
+    logger: LoggerName | None = None,
     evaluation: EvalOptions | None = None,
     profile: ProfileCfg | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
     notify: Callable[[str], None] = lambda message: None,
 ) -> TrainResult:
-    """Go on with a run that was interrupted, as if it had not been: same config, weights, counters, random numbers."""
+    """Go on with a run that was interrupted, as if it had not been: same config, weights, counters, random numbers.
+
+    It logs where it did before, unless another logger is given.
+    """
     run = RunDirectory(run_dir)
     record = run.read()
     if task_id is not None and task_id.lower() != record["task"].lower():
@@ -112,6 +119,8 @@ def resume_task(
         raise UsageError(f"--resume: a run of many ranks cannot go on; start one with --checkpoint of {run_dir}")
     if not (run_dir / "resume.pt").is_file():
         raise UsageError(f"--resume: {run_dir} has no resume.pt: the run ended before its first checkpoint")
+    logger = logger or record.get("logger", "tensorboard")
+    check_logger(logger)
     env, agent = (load_json(run_dir / "params" / f"{name}.json") for name in ("env", "agent"))
     backend = select_backend(agent)
     if max_iterations is not None:
@@ -119,7 +128,7 @@ def resume_task(
     state = torch.load(run_dir / "resume.pt", weights_only=True)
     if state["monitor"]["done"] >= backend.budget(agent):
         raise UsageError(f"--resume: {run_dir} has spent its {backend.unit}; give a larger --max-iterations")
-    training = _Training(record["task"], env, agent, backend, run, evaluation, profile, report, notify)
+    training = _Training(record["task"], env, agent, backend, run, logger, evaluation, profile, report, notify)
     return training.start(resume=state)
 
 
@@ -133,6 +142,7 @@ class _Training:
         agent: Any,
         backend: Backend,
         run: RunDirectory,
+        logger: LoggerName,
         evaluation: EvalOptions | None,
         profile: ProfileCfg | None,
         report: Callable[[Progress], None],
@@ -143,6 +153,7 @@ class _Training:
         self.agent = agent
         self.backend = backend
         self.run = run
+        self.logger = logger
         self.evaluation = evaluation
         self.profile = profile
         self.report = report
@@ -165,16 +176,31 @@ class _Training:
             "ranks": self.rank.world_size,
             "budget": self.backend.budget(self.agent),
             "unit": self.backend.unit,
+            "logger": self.logger,
         }
         try:
             self.run.start(**facts, **({} if resume is None else {"resumed_from": resume["checkpoint"]}))
-            return self._train(env, checkpoint, resume)
+            return self._train(env, self._open_logger(), checkpoint, resume)
         finally:
             env.close()
 
-    def _train(self, env: ManagerBasedRlEnv, checkpoint: Path | None, resume: dict[str, Any] | None) -> TrainResult:
+    def _open_logger(self) -> Writer | None:
+        if not self.rank.leads:
+            return None
+        try:
+            return open_logger(self.logger, self.run.path)
+        except GenelabError:
+            self.run.finish("failed")
+            raise
+
+    def _train(
+        self,
+        env: ManagerBasedRlEnv,
+        writer: Writer | None,
+        checkpoint: Path | None,
+        resume: dict[str, Any] | None,
+    ) -> TrainResult:
         leads = self.rank.leads
-        writer = _tensorboard(self.run.path) if leads else None
         status: Literal["completed", "interrupted", "failed"] = "failed"
         evaluation = self._eval_callback(env.num_envs) if leads else None
         start = time.perf_counter()
@@ -250,12 +276,6 @@ def _restore(env: ManagerBasedRlEnv, monitor: TrainMonitor, resume: dict[str, An
         monitor.continue_from(resume["monitor"])
         set_state(env, resume["env"])
         torch.set_rng_state(resume["torch_rng"])
-
-
-def _tensorboard(path: Path) -> Writer:
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(log_dir=str(path), flush_secs=10)
 
 
 @contextmanager
