@@ -10,6 +10,7 @@ import torch
 
 from genelab.cli.main import run
 from genelab.cli.progress import duration, line
+from genelab.errors import GenelabError
 from genelab.rl import Progress
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
@@ -112,6 +113,24 @@ def test_wrong_words(words: tuple[str, ...], message: str, capfd: pytest.Capture
 def test_resume_takes_no_other_config(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["train", TASK, "--resume", "run", "env.simulation.dt=0.1"]) == 2
     assert "--resume goes on with the run's own config" in capfd.readouterr().err
+
+
+def test_weights_to_start_from_are_found_by_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, before any child starts: to a second seed, `latest` would be the first."""
+    assert run(["train", TASK, "--num-envs", "4", "--max-iterations", "1", "-q"]) == 0
+    made = next(Path("logs/rsl_rl").glob("*/*/model_final.pt")).absolute()
+    given: list = []
+
+    def stop(*args: object, **options: object) -> None:
+        given.append(options.get("checkpoint") or options["words"])
+        raise GenelabError("stop")
+
+    monkeypatch.setattr("genelab.rl.train.train_task", stop)
+    monkeypatch.setattr("genelab.rl.launch.seeds.train_seeds", stop)
+    assert train("--checkpoint", "latest") == train("--checkpoint", str(made.parent)) == 1
+    assert train("--checkpoint", "latest", "--seeds", "1,2") == 1
+    assert given[:2] == [made, made]
+    assert f"--checkpoint={made}" in given[2]
 
 
 def test_a_checkpoint_of_another_task_is_refused(capfd: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import torch
 from genelab.cli.main import run
 from genelab.errors import GenelabError, UsageError
 from genelab.rl import train_task
-from genelab.rl.suite import Identity, judge, match
+from genelab.rl.suite import Identity, judge, match, read_suite
 
 SINGLE, DOUBLE = "GeneLab-Inverted-Pendulum-v0", "GeneLab-Double-Inverted-Pendulum-v0"
 
@@ -187,6 +187,12 @@ def test_a_path_is_meant_from_the_suite_or_from_here(returns: dict[str, Any]) ->
     assert run(["benchmark", "--suite", "lab/suite.json"]) == 0
     found = [one["evaluation"]["checkpoint"] for one in json.loads(Path("report.json").read_text())["rows"]]
     assert found == ["lab/a.pt", "b.pt", "latest", "pretrained"]
+
+
+def test_the_suite_of_the_guide_reads(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "eval-and-export.md").read_text()
+    (tmp_path / "suite.json").write_text(guide.split("```json\n")[1].split("```")[0])
+    assert [outcome.error for outcome in read_suite(tmp_path / "suite.json")] == [None, None]
 
 
 def test_wrong_files_are_refused_before_anything_runs(

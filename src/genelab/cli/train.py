@@ -54,7 +54,7 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Path(path_type=Path),
     help="Run directory [logs/<backend>/<task>/<time>].",
 )
-@click.option("--checkpoint", metavar="FILE", type=click.Path(path_type=Path), help="Start from these weights.")
+@click.option("--checkpoint", metavar="CKPT", help="Start from these weights: a file, a run directory or latest.")
 @click.option(
     "--resume",
     metavar="RUN_DIR",
@@ -85,7 +85,7 @@ def command(
     steps: int | None,
     seed: int | None,
     log_dir: Path | None,
-    checkpoint: Path | None,
+    checkpoint: str | None,
     resume: Path | None,
     logger: LoggerName | None,
     eval_every: int | None,
@@ -113,6 +113,12 @@ def command(
         check_logger(logger)
     rank = enter_rank()
     import_modules(imports)
+    weights = None
+    if checkpoint is not None:
+        from genelab.rl.locate import find_checkpoint
+
+        # Found once, by its absolute path: a child process has other runs before it, maybe another directory.
+        weights = ctx.params["checkpoint"] = find_checkpoint(task, checkpoint).absolute()
     if options["seeds"] is not None:
         _train_seeds(ctx, changes)
     if options["gpus"] or options["ranks"]:
@@ -140,7 +146,7 @@ def command(
                 num_envs=num_envs,
                 seed=seed,
                 log_dir=log_dir,
-                checkpoint=checkpoint,
+                checkpoint=weights,
                 logger=logger or "tensorboard",
                 report=report,
                 **common,
