@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from genelab.errors import ConfigError
-from genelab.scene import HeightFieldCfg, InitialStateCfg, PlaneCfg, RigidObjectCfg, Scene, Terrain, mjcf_text
+from genelab.scene import HeightFieldCfg, InitialStateCfg, PlaneCfg, RigidObjectCfg, Scene, mjcf_text
 
 RADIUS = 0.05
 BALL = f"""
@@ -40,8 +41,8 @@ def line(points: int) -> np.ndarray:
 
 
 def lookup(cfg: HeightFieldCfg | PlaneCfg, *points: tuple[float, float]) -> list[float]:
-    terrain = Terrain(cfg)
-    terrain.initialize(torch.device("cpu"), torch.float64)
+    terrain = cfg.build()
+    terrain.initialize(1, torch.device("cpu"), torch.float64)
     return terrain.height_at(torch.tensor(points, dtype=torch.float64)).tolist()
 
 
@@ -69,10 +70,16 @@ def test_beyond_the_edge_the_height_is_that_of_the_edge() -> None:
     assert lookup(cfg, (7.0, -9.0)) == pytest.approx([0.5 + 0.1])
 
 
+def test_no_point_makes_the_look_up_fail() -> None:
+    found = lookup(HeightFieldCfg(heights=saddle, resolution=2.0), (math.nan, 0.0), (math.inf, -math.inf), (1e30, 1e30))
+    assert all(map(math.isfinite, found))
+    assert found[1:] == [2.0, 5.0]
+
+
 def test_points_may_have_any_leading_shape_and_a_third_coordinate() -> None:
     cfg = HeightFieldCfg(heights=saddle, resolution=2.0)
-    terrain = Terrain(cfg)
-    terrain.initialize(torch.device("cpu"), torch.float64)
+    terrain = cfg.build()
+    terrain.initialize(1, torch.device("cpu"), torch.float64)
     points = torch.zeros(4, 5, 3, dtype=torch.float64)
     points[..., 2] = 99.0
     assert terrain.height_at(points).tolist() == [[2.0] * 5] * 4
@@ -82,7 +89,17 @@ def test_heights_must_be_a_grid() -> None:
     with pytest.raises(
         ConfigError, match=r"^env\.scene\.terrain: heights must be a grid, got an array of shape \(5,\)$"
     ):
-        Terrain(HeightFieldCfg(heights=line, heights_args={"points": 5}))
+        HeightFieldCfg(heights=line, heights_args={"points": 5}).build()
+
+
+def test_points_inside_the_edge_by_a_margin() -> None:
+    """`steps` reaches from −1.5 to 1.5 m in x and from −1 to 1 m in y."""
+    terrain = HeightFieldCfg(heights=steps).build()
+    assert terrain.size == pytest.approx((3.0, 2.0))
+    points = torch.tensor([(1.3, 0.0, 9.0), (-1.45, 0.0, 9.0), (0.0, 0.85, 9.0), (0.0, -0.95, 9.0), (torch.nan, 0, 0)])
+    assert terrain.contains(points).tolist() == [True, True, True, True, False]
+    assert terrain.contains(points, margin=0.1).tolist() == [True, False, True, False, False]
+    assert PlaneCfg().build().contains(torch.full((2, 3), 1e6), margin=5.0).tolist() == [True, True]
 
 
 def test_balls_come_to_rest_on_the_height_that_is_looked_up(make_scene: Callable[..., Scene]) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli.command import TaskCommand, import_modules, task_argument
-from genelab.config import TASKS, Override, apply_overrides, atomic_write_text, iter_fields
+from genelab.config import TASKS, Override, apply_overrides, atomic_write_bytes, iter_fields
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
     from genelab.managers import Table
+    from genelab.scene import SceneCfg
 
 
 @click.command("info", cls=TaskCommand)
@@ -24,8 +25,15 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option("--mjcf", metavar="FILE", type=click.Path(path_type=Path), help="Write the whole world as MJCF to FILE.")
+@click.option("--terrain", metavar="FILE", type=click.Path(path_type=Path), help="Draw the ground into FILE, a PNG.")
 def command(
-    task: str, imports: Sequence[str], play: bool, as_json: bool, mjcf: Path | None, overrides: Sequence[Override]
+    task: str,
+    imports: Sequence[str],
+    play: bool,
+    as_json: bool,
+    mjcf: Path | None,
+    terrain: Path | None,
+    overrides: Sequence[Override],
 ) -> None:
     """Show what a task is made of: terms, widths, weights, and every config path with its type and default."""
     from genelab.envs import make_env
@@ -38,10 +46,14 @@ def command(
     paths = [(item.path, item.type, item.text) for item in iter_fields(root)]
     # Widths are the same for one environment as for thousands, and on every engine.
     env_cfg.scene.num_envs, env_cfg.simulation.engine, env_cfg.simulation.gpu = 1, "mujoco", False
+    if terrain is not None:
+        _need_relief(task, env_cfg.scene)
     env = make_env(env_cfg)
     tables = _tables(env)
     if mjcf is not None:
-        _write(mjcf, env.scene.spec.to_xml())
+        _write("--mjcf", mjcf, env.scene.spec.to_xml().encode())
+    if terrain is not None:
+        _write("--terrain", terrain, _relief(task, env))
     env.close()
     if as_json:
         click.echo(json.dumps(_json(task, tables, paths), indent=2))
@@ -55,6 +67,8 @@ def command(
         click.echo(f"  {path}: {kind} = {value}")
     if mjcf is not None:
         click.echo(f"\nMJCF written to {mjcf}")
+    if terrain is not None:
+        click.echo(f"\nground drawn into {terrain}")
 
 
 def _tables(env: ManagerBasedEnv) -> list[Table]:
@@ -68,8 +82,24 @@ def _json(task: str, tables: Sequence[Table], paths: Sequence[tuple[str, str, st
     return {"task": task, **terms, "paths": [{"path": p, "type": t, "default": v} for p, t, v in paths]}
 
 
-def _write(path: Path, text: str) -> None:
+def _need_relief(task: str, scene: SceneCfg) -> None:
+    from genelab.scene import PlaneCfg
+
+    if scene.terrain is None or isinstance(scene.terrain, PlaneCfg):
+        ground = "there is no ground" if scene.terrain is None else "its ground is a plane"
+        raise click.UsageError(f"--terrain: {task} has no relief to draw: {ground}")
+
+
+def _relief(task: str, env: ManagerBasedEnv) -> bytes:
+    from genelab.scene import HeightField
+    from genelab.scene.terrains import draw_relief
+
+    assert isinstance(env.scene.terrain, HeightField)
+    return draw_relief(env.scene.terrain, task)
+
+
+def _write(option: str, path: Path, data: bytes) -> None:
     try:
-        atomic_write_text(path, text)
+        atomic_write_bytes(path, data)
     except OSError as error:
-        raise click.UsageError(f"--mjcf: cannot write {path}: {error.strerror}") from error
+        raise click.UsageError(f"{option}: cannot write {path}: {error.strerror}") from error

@@ -123,6 +123,7 @@ class ManagerBasedEnv:
         """Start all environments anew; with a seed, everything that follows depends only on it."""
         if seed is not None:
             self._seed(seed)
+            self.scene.restart()
             self.event_manager.apply("startup", None)
         self._reset_envs(None)
         return self.observation_manager.compute(), {}

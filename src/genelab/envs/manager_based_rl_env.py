@@ -125,6 +125,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         """Start all environments anew; with a seed, everything that follows depends only on it."""
         if seed is not None:
             self.common_step_counter = 0
+            self.episode_length_buf.zero_()  # a curriculum must not judge what was before the seed
         self._extras = {}
         return super().reset(seed=seed, options=options)
 

@@ -33,15 +33,18 @@ _NOT_STATE = (
     "spec",
     "_cache",
     "_params",
+    "terrain",
     "_terrain",
+    "env_origins",
 )
-"""Attributes that lead back up, or to what never changes."""
+"""Attributes that lead back up, to what never changes, or to what has its own way into the state."""
 
 
 def get_state(env: ManagerBasedEnv) -> dict[str, Any]:
     """Everything the environment's future depends on, config and model parameters aside; tensors on the CPU."""
     return {
         "engine": env.scene.engine.get_state(),
+        "terrain": {} if env.scene.terrain is None else env.scene.terrain.get_state(),
         "rng": env.rng.get_state(),
         "steps": env.common_step_counter,
         "memory": {path: value.detach().to("cpu", copy=True) for path, value in _tensors(env)},
@@ -67,6 +70,8 @@ def set_state(env: ManagerBasedEnv, state: dict[str, Any]) -> None:
         else:
             setattr(owner, key, restored)
     env.scene.engine.set_state(state["engine"])
+    if env.scene.terrain is not None:
+        env.scene.terrain.set_state(state["terrain"])
     env.rng.set_state(state["rng"])
     env.common_step_counter = state["steps"]
 

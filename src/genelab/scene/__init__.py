@@ -31,7 +31,15 @@ from genelab.scene.sensors import (
     Sensor,
     SensorCfg,
 )
-from genelab.scene.terrain import HeightFieldCfg, PlaneCfg, Terrain, TerrainCfg
+from genelab.scene.terrains import (
+    GeneratedTerrain,
+    HeightField,
+    HeightFieldCfg,
+    PlaneCfg,
+    Terrain,
+    TerrainCfg,
+    TerrainGeneratorCfg,
+)
 
 __all__ = [
     "ActuatorCfg",
@@ -44,6 +52,8 @@ __all__ = [
     "EntityCfg",
     "FrameSensor",
     "FrameSensorCfg",
+    "GeneratedTerrain",
+    "HeightField",
     "HeightFieldCfg",
     "HeightScan",
     "HeightScanCfg",
@@ -62,6 +72,7 @@ __all__ = [
     "SensorCfg",
     "Terrain",
     "TerrainCfg",
+    "TerrainGeneratorCfg",
     "mjcf_file",
     "mjcf_text",
 ]

@@ -11,7 +11,7 @@ import torch
 from genelab.errors import ConfigError, did_you_mean
 from genelab.scene.entity import Articulation, ArticulationCfg, Entity, EntityCfg, RigidObject
 from genelab.scene.sensors import Sensor, SensorCfg
-from genelab.scene.terrain import Terrain, TerrainCfg
+from genelab.scene.terrains import TerrainCfg
 from genelab.sim import ContactQuery, EnvIds, SimulationCfg, apply_options, create_engine
 
 
@@ -48,15 +48,15 @@ class Scene:
         sim.validate()
         self.cfg = cfg
         self.entities: dict[str, Entity] = {name: _make(name, entity) for name, entity in cfg.entities.items()}
-        self.terrain = None if cfg.terrain is None else Terrain(cfg.terrain)
+        self.terrain = None if cfg.terrain is None else cfg.terrain.build()
         self.sensors: dict[str, Sensor] = {name: sensor.build(name) for name, sensor in cfg.sensors.items()}
         self.num_contacts = 0
         self.spec, contacts = self._build_spec(sim)
         self.engine = create_engine(sim, self.spec, cfg.num_envs, contacts, env_spacing=cfg.env_spacing, notify=notify)
         self.env_origins = torch.zeros(cfg.num_envs, 3, device=self.engine.device, dtype=self.engine.dtype)
         if self.terrain is not None:
-            self.terrain.initialize(self.engine.device, self.engine.dtype)
-            self.env_origins[:, 2] = self.terrain.height_at(self.env_origins)
+            self.terrain.initialize(cfg.num_envs, self.engine.device, self.engine.dtype)
+            self.env_origins = self.terrain.env_origins  # the same tensor: the ground moves it, everyone sees it
         for entity in self.entities.values():
             entity.initialize(self.engine, self.env_origins)
         for sensor in self.sensors.values():
@@ -119,6 +119,11 @@ class Scene:
         """Let the sensors see that a control step has passed."""
         for sensor in self.sensors.values():
             sensor.update(dt)
+
+    def restart(self) -> None:
+        """Forget what past episodes changed for those to come: the levels of the ground."""
+        if self.terrain is not None:
+            self.terrain.restart()
 
     def reset(self, env_ids: EnvIds) -> None:
         """Put everything in these environments into its initial state; sensors follow in `reset_sensors`."""

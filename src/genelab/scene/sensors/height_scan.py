@@ -38,25 +38,40 @@ class HeightScan(FrameSensor):
     def initialize(self, scene: Scene) -> None:
         super().initialize(scene)
         self._terrain = scene.terrain
-        axes = []
-        for length in self.cfg.size:
-            steps = round(length / self.cfg.resolution)
-            axes.append(torch.linspace(-length / 2, length / 2, steps + 1, dtype=torch.float64))
-        x, y = torch.meshgrid(*axes, indexing="xy")
-        grid = torch.stack((x.flatten(), y.flatten(), torch.zeros(x.numel(), dtype=torch.float64)), dim=-1)
-        self._grid = grid.to(self.engine.device, self.engine.dtype)
-        self.num_points = len(grid)
+        self._forward, self._sideways = (self._axis(length) for length in self.cfg.size)
+        self.num_points = len(self._forward) * len(self._sideways)
+        self._cache: dict[str, Tensor] = {}
+        self._cache_version = -1
+
+    def _axis(self, length: float) -> Tensor:
+        steps = round(length / self.cfg.resolution)
+        axis = torch.linspace(-length / 2, length / 2, steps + 1, dtype=torch.float64)
+        return axis.to(self.engine.device, self.engine.dtype)
 
     @property
     def points_w(self) -> Tensor:
-        """The points on the ground, `(N, P, 3)`."""
-        heading = gm.yaw_quat(self.quat_w)[:, None].expand(-1, self.num_points, -1)
-        points = gm.quat_rotate(heading, self._grid.expand(len(heading), -1, -1)) + self.pos_w[:, None]
-        ground = self._terrain.height_at(points) if self._terrain is not None else torch.zeros_like(points[..., 0])
-        return torch.cat((points[..., :2], ground[..., None]), dim=-1)
+        """The points on the ground, `(N, P, 3)`: from back to front, row by row from right to left."""
+        points = self._points()
+        return torch.cat((points, self._ground(points)[..., None]), dim=-1)
+
+    def _points(self) -> Tensor:
+        """Where the points are in the ground plane, `(N, P, 2)`."""
+        # As complex numbers: torch adds rows of pairs one by one, five times slower.
+        heading = gm.yaw_of(self.quat_w)[:, None]
+        turn = torch.polar(torch.ones_like(heading), heading)
+        middle = torch.view_as_complex(self.pos_w[:, :2].contiguous())[:, None]
+        rows = middle + turn * (1j * self._sideways)  # (N, S)
+        points = rows[:, :, None] + (turn * self._forward)[:, None]  # (N, S, F)
+        return torch.view_as_real(points).view(len(heading), self.num_points, 2)
+
+    def _ground(self, points: Tensor) -> Tensor:
+        return torch.zeros_like(points[..., 0]) if self._terrain is None else self._terrain.height_at(points)
 
     @property
     def distance(self) -> Tensor:
-        """How far the ground lies below the frame at each point, `(N, P)`, m."""
-        below = self.pos_w[:, None, 2] - self.points_w[..., 2]
-        return below.clamp(-self.cfg.max_distance, self.cfg.max_distance)
+        """How far the ground lies below the frame at each point, `(N, P)`, m; looked up once per state."""
+        if self._cache_version != self.engine.version:
+            below = self.pos_w[:, None, 2] - self._ground(self._points())
+            self._cache["distance"] = below.clamp_(-self.cfg.max_distance, self.cfg.max_distance)
+            self._cache_version = self.engine.version
+        return self._cache["distance"]
