@@ -97,6 +97,20 @@ def test_an_episode_is_its_mean_its_last_or_its_largest_value(make_env: MakeEnv)
     assert env.metrics_manager.finished.tolist() == expected
 
 
+def test_every_episode_starts_anew(make_env: MakeEnv) -> None:
+    """A number that only falls is largest in an episode's first step."""
+    metrics = {name: MetricTermCfg(func=falling, reduce=name) for name in ("mean", "last", "max")}
+    env = make_env(metrics=metrics, terminations=ends(2, 2, 2, 2))
+    env.reset(seed=0)
+    for _ in range(4):
+        step(env)
+    assert env.metrics_manager.finished[:, 0].tolist() == [-3.5, -4.0, -3.0]
+
+
+def falling(env: ManagerBasedRlEnv) -> Tensor:
+    return torch.full((env.num_envs,), -float(env.common_step_counter))
+
+
 def test_the_mean_is_over_the_steps_that_were_made(make_env: MakeEnv) -> None:
     """Training starts the first episodes at random ages."""
     env = make_env(metrics={"index": MetricTermCfg(func=index)}, terminations=ends(9, 9, 9, 9))

@@ -150,7 +150,7 @@ def test_an_episode_that_nothing_ends_takes_30_s() -> None:
 def test_recurrent_state_is_reset_where_episodes_end() -> None:
     """A policy that counts its steps since it was told to forget counts those of the episode."""
     env = pendulum(4)
-    count = torch.zeros(4)
+    count = torch.full((4,), 7.0)
     ages: list[Tensor] = []
 
     def act(observations: dict[str, Tensor]) -> Tensor:

@@ -70,7 +70,7 @@ class Evaluation:
         """Mean return of the episodes."""
         return sum(self.returns) / len(self.returns)
 
-    def summary(self) -> dict[str, float | None]:
+    def summary(self) -> dict[str, Any]:
         """The numbers of the spec's `metrics`, and the spread of lengths."""
         returns, lengths = torch.tensor(self.returns).double(), torch.tensor(self.lengths).double()
         success = None if self.successes is None else sum(self.successes) / len(self.successes)
