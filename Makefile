@@ -30,11 +30,13 @@ setup: $(VENV)/.all ## Create .venv with everything
 DEMO_TASK = GeneLab-Inverted-Pendulum-v0
 DEMO_RUN := logs/demo/$(shell date +%Y-%m-%d_%H-%M-%S)
 
-demo: $(VENV)/.base ## Train the inverted pendulum to solved and evaluate it
+demo: $(VENV)/.base ## Train the inverted pendulum to solved, evaluate and export it
 	$(BIN)/genelab list
 	@echo "Training $(DEMO_TASK): about two minutes on two cores; 40 is the most it can earn."
 	$(BIN)/genelab train $(DEMO_TASK) --seed 1 --log-dir $(DEMO_RUN)
-	$(BIN)/genelab eval $(DEMO_TASK) $(DEMO_RUN)/model_final.pt --out $(DEMO_RUN)/eval.json
+	$(BIN)/genelab eval $(DEMO_TASK) $(DEMO_RUN) --out $(DEMO_RUN)/eval.json
+	$(BIN)/genelab export $(DEMO_TASK) $(DEMO_RUN) --out $(DEMO_RUN)/policy.ts
+	@$(BIN)/python -m benchmarks.demo $(DEMO_RUN)
 
 test: $(VENV)/.all ## Run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

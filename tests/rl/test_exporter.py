@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +34,14 @@ from genelab.rl.config import (
     SkrlAgentCfg,
 )
 from genelab.rl.evaluator import eval_cfg
-from genelab.rl.exported import OnnxPolicy, TorchScriptPolicy
+from genelab.rl.exported import SUFFIXES, OnnxPolicy, TorchScriptPolicy
 from genelab.rl.policies import load_policy
 from genelab_pendulum.common import CART
 from genelab_pendulum.memory import TargetCommandCfg
 
+pytestmark = pytest.mark.xdist_group("exporter")  # each agent is trained once, and used by many tests
+
+ROOT = Path(__file__).parents[2]
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 GOALS = ("observation", "achieved_goal", "desired_goal")
 
@@ -150,17 +157,28 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield checkpoint_of
 
 
+@pytest.fixture(scope="module")
+def exports(checkpoints: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Exports each agent once per format."""
+    home = tmp_path_factory.mktemp("exports")
+
+    @cache
+    def export(name: str, format: Any) -> ExportResult:
+        return export_task(*checkpoints(name), format=format, out=home / f"{name}{SUFFIXES[format]}")
+
+    return export
+
+
 def env_of(task: str, num_envs: int) -> ManagerBasedRlEnv:
     return ManagerBasedRlEnv(eval_cfg(TASKS.get(task).env, num_envs))
 
 
 @pytest.mark.parametrize("format", ["torchscript", "onnx"])
 @pytest.mark.parametrize("name", AGENTS)
-def test_the_exported_policy_acts_as_the_live_one(name: str, format: Any, checkpoints: Any) -> None:
+def test_the_exported_policy_acts_as_the_live_one(name: str, format: Any, checkpoints: Any, exports: Any) -> None:
     """Two environments with one seed: the live policy in a normal one, the exported policy in a raw one."""
     task, checkpoint = checkpoints(name)
-    result = export_task(task, checkpoint, format=format)
-    assert result.path.name == {"torchscript": "policy.ts", "onnx": "policy.onnx"}[format]
+    result = exports(name, format)
     assert result.parity_error <= 1e-5
     recurrent = name in ("rsl_rl-LSTM", "rsl_rl-GRU")
     num_envs = 1 if recurrent and format == "torchscript" else 5
@@ -188,6 +206,66 @@ def test_the_exported_policy_acts_as_the_live_one(name: str, format: Any, checkp
     for group in groups:
         assert not torch.equal(seen[group], seen_raw[group])  # clip and scale were left to the policy
         assert torch.equal(seen[group], raw.observation_manager.groups[group].process(seen_raw[group]))
+
+
+ELSEWHERE = """
+import json, sys
+import numpy as np
+
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Nothing())
+for name, (once, every_step) in json.load(open("programs.json")).items():
+    seen = np.load(f"{{name}}.npz")
+    start = True
+    for raw_obs, actions, forget in zip(seen["raw"], seen["actions"], seen["resets"]):
+        space = dict(raw_obs=raw_obs) if start else dict(space, raw_obs=raw_obs)
+        if {torch}:
+            import torch
+            space["raw_obs"] = torch.from_numpy(raw_obs)
+        if start:
+            exec(once, space)
+        exec(every_step, space)
+        error = np.abs(np.asarray(space["actions"]) - actions).max()
+        assert space["actions"].shape == actions.shape and error <= 1e-5, (name, error)
+        start = forget.any()
+assert not {absent!r} & set(sys.modules), set(sys.modules)
+print(len(json.load(open("programs.json"))), "agree")
+"""
+
+
+@pytest.mark.parametrize("format", ["torchscript", "onnx"])
+def test_the_documented_lines_are_enough_where_nothing_else_is_installed(
+    format: Any, checkpoints: Any, exports: Any
+) -> None:
+    """A process without genelab, the libraries, and for ONNX without torch, runs the documents' code on each file."""
+    programs = {}
+    for name in AGENTS:
+        task, checkpoint = checkpoints(name)
+        env = env_of(task, 8)
+        setup = load_policy(env, TASKS.get(task).agent, checkpoint)
+        assert setup.actor is not None
+        seen = exporter.collect(env, setup, [env.observation_manager.groups[group] for group in setup.actor.groups])
+        rows = slice(0, 1) if setup.actor.memory else slice(None)
+        np.savez(f"{name}.npz", raw=seen.raw[:, rows], actions=seen.actions[:, rows], resets=seen.resets[:, rows])
+        programs[name] = documented(format, bool(setup.actor.memory), str(exports(name, format).path))
+    Path("programs.json").write_text(json.dumps(programs))
+    absent = {"genelab", "rsl_rl", "skrl", "stable_baselines3", "rl_games", "tensordict", "gymnasium", "mujoco"}
+    code = ELSEWHERE.format(absent=absent | ({"torch"} if format == "onnx" else set()), torch=format == "torchscript")
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (answer.stdout, answer.returncode) == ("15 agree\n", 0), answer.stderr
+
+
+def documented(format: str, recurrent: bool, name: str) -> tuple[str, str]:
+    """The lines for one start, and those for every control step, of the documents."""
+    text = (ROOT / ("docs/eval-and-export.md" if recurrent else "README.md")).read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (block,) = [b for b in blocks if ("torch.jit" in b if format == "torchscript" else "onnxruntime" in b)]
+    once, every_step = block.replace(f"policy{SUFFIXES[format]}", name).split("# every control step\n")
+    return once, every_step
 
 
 def test_the_metadata_have_every_key_of_the_spec(checkpoints: Any) -> None:
@@ -283,6 +361,17 @@ def test_memory_is_compared_with_its_resets(format: Any, checkpoints: Any, monke
     assert not list(Path().iterdir())
 
 
+def test_half_of_the_environments_forget_in_mid_run_though_no_episode_ends(checkpoints: Any) -> None:
+    task, checkpoint = checkpoints("rsl_rl-GRU")
+    cfg = eval_cfg(TASKS.get(task).env, 8)
+    cfg.terminations = {}
+    env = ManagerBasedRlEnv(cfg)
+    setup = load_policy(env, TASKS.get(task).agent, checkpoint)
+    seen = exporter.collect(env, setup, [env.observation_manager.groups["policy"]])
+    assert (seen.raw.shape, seen.actions.shape) == ((64, 8, 16), (64, 8, 1))
+    assert seen.resets.nonzero().tolist() == [[32, 0], [32, 1], [32, 2], [32, 3]]
+
+
 @pytest.mark.parametrize("format", ["torchscript", "onnx"])
 def test_a_policy_that_differs_is_refused_and_nothing_is_written(
     format: Any, checkpoints: Any, monkeypatch: pytest.MonkeyPatch
@@ -305,6 +394,14 @@ def test_a_policy_that_differs_is_refused_and_nothing_is_written(
     assert not list(Path().iterdir())
     spoil(5e-6)
     assert 1e-6 < export_task(task, checkpoint, format=format).parity_error < 1e-5
+
+
+def test_an_opset_that_cannot_express_the_policy_is_refused(checkpoints: Any) -> None:
+    """SB3's normaliser works in 64 bit, which older operators do not have."""
+    task, checkpoint = checkpoints("sb3-PPO")
+    with pytest.raises(UsageError, match=r"--opset 7 cannot be run, try 17"):
+        export_task(task, checkpoint, format="onnx", opset=7)
+    assert not list(Path().iterdir())
 
 
 def test_a_failed_write_leaves_what_was_there(checkpoints: Any, monkeypatch: pytest.MonkeyPatch) -> None:

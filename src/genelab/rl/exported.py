@@ -24,7 +24,7 @@ SUFFIXES = {"torchscript": ".ts", "onnx": ".onnx"}
 
 def metadata_path(path: Path) -> Path:
     """Where the description of an exported policy lies: beside it."""
-    return path.with_name(f"{path.name}.metadata.json")
+    return Path(f"{path}.metadata.json")
 
 
 def is_exported(path: Path) -> bool:

@@ -175,18 +175,16 @@ class WholePolicy(nn.Module):
     def __init__(self, groups: Sequence[ObservationGroup], actor: Actor) -> None:
         super().__init__()
         low, high, scale = (torch.cat(columns) for columns in zip(*map(_transforms, groups), strict=True))
-        self.register_buffer("low", low)
-        self.register_buffer("high", high)
-        self.register_buffer("scale", scale)
+        self.low, self.high, self.scale = nn.Buffer(low), nn.Buffer(high), nn.Buffer(scale)
         self.clips = bool(low.isfinite().any() or high.isfinite().any())
         self.scales = bool((scale != 1).any())
         self.network = actor.network
 
     def forward(self, obs: Tensor, *state: Tensor) -> Any:
         if self.clips:
-            obs = torch.minimum(torch.maximum(obs, self.get_buffer("low")), self.get_buffer("high"))
+            obs = obs.maximum(self.low).minimum(self.high)
         if self.scales:
-            obs = obs * self.get_buffer("scale")
+            obs = obs * self.scale
         return self.network(obs, *state)
 
 
@@ -205,7 +203,7 @@ def _transforms(group: ObservationGroup) -> tuple[Tensor, Tensor, Tensor]:
 
 def to_torchscript(policy: WholePolicy, actor: Actor) -> bytes:
     """A TorchScript file; a recurrent policy keeps its state inside and has `reset()`."""
-    obs = torch.zeros(1, len(policy.get_buffer("scale")))
+    obs = torch.zeros(1, len(policy.scale))
     with _quiet():
         if actor.memory is None:
             module = torch.jit.trace(policy, obs, check_trace=False)
@@ -220,11 +218,11 @@ def to_torchscript(policy: WholePolicy, actor: Actor) -> bytes:
 
 def to_onnx(policy: WholePolicy, actor: Actor, opset: int) -> bytes:
     """An ONNX file for any batch size; a recurrent policy takes and gives its state."""
-    obs = torch.zeros(2, len(policy.get_buffer("scale")))
+    obs = torch.zeros(2, len(policy.scale))
     state = _empty_state(actor, batch=2)
     inputs, outputs = input_names(actor), output_names(actor)
     axes = {name: {0 if name in ("obs", "actions") else 1: "batch"} for name in (*inputs, *outputs)}
-    buffer = io.BytesIO()
+    buffer: Any = io.BytesIO()  # its annotation says a path, this exporter takes either
     try:
         with _quiet():
             torch.onnx.export(
@@ -268,34 +266,38 @@ class _Remembering(nn.Module):
     def __init__(self, step: Any, state: Tensor) -> None:
         super().__init__()
         self.step = step
-        self.register_buffer("state", state)
+        self.state = nn.Buffer(state)
 
     def forward(self, obs: Tensor) -> Tensor:
-        action, self.state = self.step(obs, self.state)
+        action, after = self.step(obs, self.state)
+        self.state.copy_(after)
         return action
 
     @torch.jit.export
     def reset(self) -> None:
         """Forget: at the start of each episode."""
-        self.state = torch.zeros_like(self.state)
+        self.state.zero_()
 
 
 def parity_error(data: bytes, metadata: Mapping[str, Any], experience: Experience) -> float:
     """Largest difference between what the live policy did and what the exported one does, loaded anew."""
     try:
         policy = open_policy(data, dict(metadata), _CPU)
-    except Exception as error:
+    except Exception as error:  # onnxruntime has its own kinds, and not all operators in all their versions
+        if "opset" in metadata:
+            opset = metadata["opset"]
+            raise UsageError(f"--opset {opset} cannot be run, try {OPSET}: {summary(error)[:200]}") from error
         raise GenelabError(f"the exported policy cannot be loaded again: {summary(error)[:200]}") from error
     one_by_one = metadata["is_recurrent"] and metadata["format"] == "torchscript"
     batches = [[i] for i in range(_NUM_ENVS)] if one_by_one else [list(range(_NUM_ENVS)), [0]]
-    error = torch.tensor(0.0)
+    worst = torch.tensor(0.0)
     with torch.no_grad():
         for rows in batches:
             policy.reset(None)
             for raw, action, resets in zip(experience.raw, experience.actions, experience.resets, strict=True):
-                error = torch.maximum(error, (policy(raw[rows]) - action[rows]).abs().max())
+                worst = torch.maximum(worst, (policy(raw[rows]) - action[rows]).abs().max())
                 policy.reset(resets[rows])
-    return error.item()
+    return worst.item()
 
 
 @contextlib.contextmanager

@@ -190,7 +190,7 @@ class Sb3Actor(nn.Module):
         self.network = _copy_of(network) if own else network
         self.groups = GOAL_GROUPS if isinstance(space, spaces.Dict) else ("policy",)
         boxes = space.spaces if isinstance(space, spaces.Dict) else {"policy": space}
-        self.widths = {name: boxes[name].shape[0] for name in self.groups}
+        self.widths = {name: spaces.flatdim(boxes[name]) for name in self.groups}
         self.squash: bool = policy.squash_output
         self.bound = float(policy.action_space.high[0])
         self.deterministic = deterministic

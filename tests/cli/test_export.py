@@ -1,0 +1,122 @@
+"""`genelab export`, used as a person would."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from genelab.cli.main import run
+from genelab.rl import train_task
+
+TASK = "GeneLab-Inverted-Pendulum-v0"
+RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"
+MLP = "GeneLab-Inverted-Pendulum-Memory-Mlp-v0"
+
+pytestmark = pytest.mark.xdist_group("export-cli")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("runs")
+    for task in (TASK, RNN):
+        train_task(task, num_envs=4, max_iterations=1, seed=3, log_dir=home / task)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_it_says_what_it_wrote_and_how_to_run_it(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", TASK, str(runs / TASK)]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0] == f"{TASK}: rsl_rl PPO from {runs / TASK / 'model_final.pt'}"
+    assert lines[1].startswith("policy      policy.ts (")
+    assert lines[2:5] == [
+        "metadata    policy.ts.metadata.json",
+        "input       8 raw observations: policy",
+        "output      1 actions every 0.01 s",
+    ]
+    assert float(lines[5].split()[1]) <= 1e-5
+    assert lines[-2:] == ["  policy = torch.jit.load('policy.ts').eval()", "  actions = policy(raw_obs)"]
+    assert sorted(path.name for path in Path().iterdir()) == ["policy.ts", "policy.ts.metadata.json"]
+
+
+def test_the_lines_for_memory(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", RNN, str(runs / RNN), "--format", "onnx"]) == 0
+    out = capfd.readouterr().out
+    assert out.startswith(f"{RNN}: rsl_rl PPO, LSTM from")
+    assert out.endswith('  actions, h, c = policy.run(None, {"obs": raw_obs, "h_in": h, "c_in": c})\n')
+    assert run(["export", RNN, str(runs / RNN)]) == 0
+    assert "  policy.reset()  # at the start of each episode\n" in capfd.readouterr().out
+
+
+def test_the_name_decides_the_format_and_overrides_apply(runs: Path) -> None:
+    words = ["--out", "p.onnx", "--opset", "15", "--env.decimation", "4", "--dt", "0.0025"]
+    assert run(["export", TASK, str(runs / TASK), *words]) == 0
+    about = json.loads(Path("p.onnx.metadata.json").read_text())
+    assert (about["format"], about["opset"]) == ("onnx", 15)
+    assert (about["step_dt"], about["physics_dt"], about["decimation"]) == (0.01, 0.0025, 4)
+
+
+def test_an_exported_file_plays_and_evaluates(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", TASK, str(runs / TASK), "--out", "p.ts"]) == 0
+    assert run(["play", TASK, "--checkpoint", "p.ts", "--steps", "5"]) == 0
+    assert run(["eval", TASK, "p.ts", "--episodes", "4", "--num-envs", "4"]) == 0
+    assert json.loads(Path("eval.json").read_text())["checkpoint"] == "p.ts"
+    capfd.readouterr()
+    assert run(["eval", TASK, "p.ts", "--stochastic"]) == 2
+    assert "an exported policy is deterministic" in capfd.readouterr().err
+    assert run(["export", TASK, "p.ts", "--out", "q.ts"]) == 2
+    assert "an exported policy already" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "checkpoint", "words", "message"),
+    [
+        (TASK, "nowhere.pt", [], "nowhere.pt: no such checkpoint"),
+        (RNN, TASK, [], "with other observations: policy.terms.target_cue is missing there"),
+        (MLP, RNN, [], "its network is not the one that agent.actor describes"),
+        ("GeneLab-Inverted-Pendulum-Skrl-v0", TASK, [], "made with rsl_rl, but this task's agent is of skrl"),
+        (TASK, TASK, ["--format", "onnx", "--opset", "3"], "--opset: 3 cannot be written, only 7 to 20"),
+        (TASK, TASK, ["--format", "onnx", "--opset", "99"], "--opset: 99 cannot be written, only 7 to 20"),
+        (TASK, TASK, ["--opset", "17"], "--opset is for --format onnx"),
+        (TASK, TASK, ["--out", "no/policy.ts"], "--out: there is no directory no"),
+        (TASK, TASK, ["--out", "."], "--out: . is a directory"),
+        (TASK, TASK, ["--out", "/proc/policy.ts"], "--out: cannot write /proc/policy.ts"),
+        (TASK, TASK, ["--format", "torchscript", "--out", "policy.onnx"], "policy.onnx is the name of an onnx file"),
+        (TASK, TASK, ["--format", "jit"], "'jit' is not one of 'torchscript', 'onnx'"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    task: str, checkpoint: str, words: list[str], message: str, runs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = checkpoint if checkpoint.endswith(".pt") else str(runs / checkpoint / "model_final.pt")
+    assert run(["export", task, path, *words]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("genelab: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not list(Path().iterdir())
+
+
+def test_without_onnxruntime_it_says_what_to_install(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert run(["export", TASK, str(runs / TASK), "--format", "onnx"]) == 2
+    assert capfd.readouterr().err == "genelab: onnxruntime is not installed: pip install 'genelab[onnx]'\n"
+    assert not list(Path().iterdir())
+
+
+def test_the_lowest_and_the_highest_opset_work(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for opset in ("7", "20"):
+        code = run(["export", TASK, str(runs / TASK), "--format", "onnx", "--opset", opset])
+        assert (code, capfd.readouterr().err) == (0, "")
