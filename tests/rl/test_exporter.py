@@ -21,7 +21,7 @@ from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import ObservationGroupCfg, ObservationTermCfg
 from genelab.rl import ExportResult, export_task, exporter, train_task
-from genelab.rl.backends import select_backend
+from genelab.rl.backends import Actor, InferenceSetup, select_backend
 from genelab.rl.config import (
     RlGamesAgentCfg,
     RslRlDistributionCfg,
@@ -34,8 +34,13 @@ from genelab.rl.config import (
     SkrlAgentCfg,
 )
 from genelab.rl.evaluator import eval_cfg
+from genelab.rl.export_metadata import describe
 from genelab.rl.exported import SUFFIXES, OnnxPolicy, TorchScriptPolicy
 from genelab.rl.policies import load_policy
+from genelab.scene import ArticulationCfg, ImplicitPdActuatorCfg, SceneCfg, mjcf_text
+from genelab.scene.actuators import DcMotorActuatorCfg
+from genelab.scene.entity import InitialStateCfg
+from genelab.sim import SimulationCfg
 from genelab_pendulum.common import CART
 from genelab_pendulum.memory import TargetCommandCfg
 
@@ -313,6 +318,52 @@ def test_the_metadata_have_what_a_robots_program_needs(checkpoints: Any) -> None
     assert about["versions"]["mujoco"]
 
 
+def test_the_metadata_name_each_joint_and_what_drives_it() -> None:
+    """Three joints, of which one is free, one a servo and one a DC motor; two action terms."""
+    joints = "".join(
+        f'<body><joint name="{name}" ref="0" {more}/><geom size=".1"/></body>'
+        for name, more in (("a", 'actuatorfrcrange="-3 3"'), ("b", ""), ("c", 'range="-1 1"'))
+    )
+    xml = f"<mujoco><compiler angle='radian'/><worldbody><body name='base'>{joints}</body></worldbody></mujoco>"
+    servo = ImplicitPdActuatorCfg(joint_names=("a",), stiffness={"a": 40.1}, damping=0.7)
+    motor = DcMotorActuatorCfg(
+        joint_names=("c",), stiffness=20.0, damping=0.5, saturation_effort=23.7, velocity_limit=30.0
+    )
+    robot = ArticulationCfg(
+        spec=mjcf_text,
+        spec_args={"xml": xml},
+        actuators={"servo": servo, "motor": motor},
+        init_state=InitialStateCfg(joint_pos={"a": 0.1, "c": -0.3}),
+    )
+    cfg = ManagerBasedRlEnvCfg(
+        scene=SceneCfg(num_envs=2, entities={"robot": robot}),
+        simulation=SimulationCfg(engine="mujoco"),
+        episode_length_s=1.0,
+        actions={
+            "torque": mdp.JointEffortActionCfg(joint_names=("c",), scale=2.5, clip=(-1.0, 1.0)),
+            "place": mdp.JointPositionActionCfg(joint_names=("a",), scale=0.25),
+        },
+        observations={"policy": ObservationGroupCfg(terms={"q": ObservationTermCfg(func=mdp.joint_pos_rel)})},
+    )
+    actor = Actor(network=torch.nn.Identity(), algorithm="PPO", normalizes=False, action_range=None)
+    about = describe(ManagerBasedRlEnv(cfg), actor, task="T", backend="none", checkpoint=Path(__file__))
+    assert about["entities"]["robot"] == {
+        "joint_names": ["a", "b", "c"],
+        "default_joint_pos": [0.1, 0.0, -0.3],
+        "joint_pos_limits": [[None, None], [None, None], [-1.0, 1.0]],
+        "stiffness": [40.1, None, 20.0],
+        "damping": [0.7, None, 0.5],
+        "effort_limit": [3.0, None, 23.7],
+        "actuators": {"servo": "ImplicitPdActuatorCfg", "motor": "DcMotorActuatorCfg"},
+    }
+    torque, place = about["actions"]
+    assert (torque["start"], torque["target"], torque["joint_names"]) == (0, "effort", ["c"])
+    assert (torque["scale"], torque["offset"], torque["clip"]) == ([2.5], [0.0], [-1.0, 1.0])
+    assert (place["start"], place["target"], place["joint_names"]) == (1, "position", ["a"])
+    assert (place["scale"], place["offset"], place["clip"]) == ([0.25], [0.1], None)
+    assert (about["action_dim"], about["action_range"], about["learned_normalizer"]) == (2, None, False)
+
+
 def test_goals_are_three_groups_in_the_order_of_the_spec(checkpoints: Any) -> None:
     about = export_task(*checkpoints("sb3-SAC+HER")).metadata
     places = {name: (group["start"], group["dim"]) for name, group in about["obs_groups"].items()}
@@ -420,7 +471,6 @@ def test_a_failed_write_leaves_what_was_there(checkpoints: Any, monkeypatch: pyt
 
 
 def test_a_library_without_an_actor_is_named(checkpoints: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from genelab.rl.backends import InferenceSetup
     from genelab.rl.backends.skrl import SkrlBackend
 
     task, checkpoint = checkpoints("skrl-TD3")

@@ -141,7 +141,7 @@ def _entity(robot: Articulation) -> dict[str, Any]:
     }
 
 
-def _drives(actuator: Actuator) -> dict[int, dict[str, float | None]]:
+def _drives(actuator: Actuator) -> dict[int, dict[str, float]]:
     """Gains and limit by joint: nominal ones, whatever an environment was given at its start."""
     gains = {
         key: resolve_values(getattr(actuator.cfg, key, 0.0), actuator.joint_names, key)
@@ -149,9 +149,9 @@ def _drives(actuator: Actuator) -> dict[int, dict[str, float | None]]:
     }
     model = actuator.articulation.engine.model
     ids = actuator.ctrl_ids.tolist()
-    limits = [float(model.actuator_forcerange[i][1]) if model.actuator_forcelimited[i] else None for i in ids]
+    limits = [float(model.actuator_forcerange[i][1]) if model.actuator_forcelimited[i] else math.inf for i in ids]
     if isinstance(actuator, DcMotorActuator):
-        limits = [*_numbers(actuator.limit)]
+        limits = [min(pair) for pair in zip(limits, _numbers(actuator.limit), strict=True)]
     return {
         joint: {"stiffness": gains["stiffness"][k], "damping": gains["damping"][k], "effort_limit": limits[k]}
         for k, joint in enumerate(actuator.joint_ids)
