@@ -73,6 +73,7 @@ def _table(outcomes: Sequence[Outcome], *, compared: bool) -> Table:
     from rich.table import Table
 
     table = Table("row", "task", "return", *(("reference", "change") if compared else ()), "result")
+    table.columns[1].overflow = "fold"
     for number, outcome in enumerate(outcomes, start=1):
         cells = ["" if outcome.evaluation is None else f"{outcome.evaluation['metrics']['return_mean']:.3f}"]
         if compared:
