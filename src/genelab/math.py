@@ -53,3 +53,24 @@ def uniform(
 ) -> Tensor:
     """Uniform samples from [low, high) on the generator's device."""
     return low + (high - low) * torch.rand(shape, generator=rng, device=rng.device, dtype=dtype)
+
+
+def quat_from_euler(roll: Tensor, pitch: Tensor, yaw: Tensor) -> Tensor:
+    """Rotation about x, then y, then z of the fixed frame."""
+    cr, sr = torch.cos(roll / 2), torch.sin(roll / 2)
+    cp, sp = torch.cos(pitch / 2), torch.sin(pitch / 2)
+    cy, sy = torch.cos(yaw / 2), torch.sin(yaw / 2)
+    return torch.stack(
+        (
+            cr * cp * cy + sr * sp * sy,
+            sr * cp * cy - cr * sp * sy,
+            cr * sp * cy + sr * cp * sy,
+            cr * cp * sy - sr * sp * cy,
+        ),
+        dim=-1,
+    )
+
+
+def wrap_to_pi(angle: Tensor) -> Tensor:
+    """The same angle within ±π."""
+    return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi

@@ -113,7 +113,7 @@ def test_observations(make_env: MakeEnv) -> None:
 
 
 def test_a_contact_has_no_angular_velocity(make_env: MakeEnv) -> None:
-    with pytest.raises(ConfigError, match=r"^the sensor 'touch' is not a frame: it has no angular velocity$"):
+    with pytest.raises(ConfigError, match=r"^the sensor 'touch' is a ContactSensor, not a FrameSensor$"):
         value(make_env(), mdp.frame_ang_vel, sensor="touch")
 
 

@@ -13,8 +13,8 @@ Cfg = TypeVar("Cfg", bound=ManagerBasedRlEnvCfg)
 def play_cfg(cfg: Cfg, *, num_envs: int = 1) -> Cfg:
     """The same task without what is for training only.
 
-    No noise on observations and actions, nothing late, no pushes, no randomised models, no curriculum; a viewer by
-    default. Terms, and so the widths of observations and actions, are those of the training config.
+    No noise on observations and actions, nothing late, no pushes, no randomised models, no curriculum, all rewards in
+    full; a viewer by default. Terms, and so the widths of observations and actions, are those of the training config.
     """
     cfg = copy.deepcopy(cfg)
     cfg.scene.num_envs = num_envs
@@ -29,4 +29,7 @@ def play_cfg(cfg: Cfg, *, num_envs: int = 1) -> Cfg:
             action.noise_std, action.delay = 0.0, (0, 0)
     cfg.events = {name: event for name, event in cfg.events.items() if event is not None and event.mode == "reset"}
     cfg.curriculum = {}
+    for reward in cfg.rewards.values():
+        if reward is not None:
+            reward.ramp = None
     return cfg

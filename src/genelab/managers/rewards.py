@@ -22,6 +22,16 @@ class RewardTermCfg(TermCfg):
 
     weight: float
     """Multiplies the term, and the control step's duration unless the env says otherwise; 0 switches it off."""
+    ramp: tuple[float, int] | None = None
+    """While training, the share of the weight at the start, and the control steps until all of it counts: a penalty
+    that is there in full from the start can teach to end the episode instead."""
+
+    def weight_at(self, step: int) -> float:
+        """The weight after so many control steps."""
+        if self.ramp is None:
+            return self.weight
+        start, steps = self.ramp
+        return self.weight * (start + (1.0 - start) * min(step / steps, 1.0))
 
 
 class RewardManager(Manager):
@@ -45,8 +55,8 @@ class RewardManager(Manager):
 
     def compute(self) -> Tensor:
         """The reward of the step that ended, `(N,)`."""
-        weights = tuple(cfg.weight for cfg in self.cfgs.values())
-        if weights != self._weights:  # a curriculum may change them
+        weights = tuple(cfg.weight_at(self.env.common_step_counter) for cfg in self.cfgs.values())
+        if weights != self._weights:  # ramps and curricula change them
             self._set_weights(weights)
         if self._factors is None or not self._active:
             self.step_reward = torch.zeros_like(self.step_reward)

@@ -117,6 +117,10 @@ class JointPositionAction(JointAction):
         if cfg.use_default_offset:
             self.offset = self.offset + self.robot.default_joint_pos[0, self.joint_ids]
 
+    def apply(self, action: Tensor) -> None:
+        super().apply(action)
+        self.robot.joint_pos_target[:, self.joint_ids] -= self.robot.encoder_bias[:, self.joint_ids]
+
     def _target(self) -> Tensor:
         return self.robot.joint_pos_target
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
-from genelab.managers import ROBOT, Selection
+from genelab import math as gm
+from genelab.managers import ROBOT, RewardTermCfg, Selection
+from genelab.mdp.sensors import get_sensor
+from genelab.scene import ContactSensor
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
@@ -35,3 +39,125 @@ def joint_cos(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
 def action_rate_l2(env: ManagerBasedRlEnv) -> Tensor:
     """Sum of squared changes of the action."""
     return (env.action_manager.action - env.action_manager.prev_action).square().sum(dim=1)
+
+
+# -- following a velocity command
+
+
+def track_lin_vel_exp(
+    env: ManagerBasedRlEnv, command: str, std: float, with_z: bool = False, asset: Selection = ROBOT
+) -> Tensor:
+    """1 for moving in the ground plane as commanded; `with_z` wants no vertical motion either."""
+    velocity = asset.entity.root_lin_vel_b
+    error = (env.commands[command][:, :2] - velocity[:, :2]).square().sum(dim=1)
+    if with_z:
+        error = error + velocity[:, 2].square()
+    return torch.exp(-error / std**2)
+
+
+def track_ang_vel_exp(
+    env: ManagerBasedRlEnv, command: str, std: float, with_xy: bool = False, asset: Selection = ROBOT
+) -> Tensor:
+    """1 for turning as commanded; `with_xy` wants no rolling and pitching either."""
+    velocity = asset.entity.root_ang_vel_b
+    error = (env.commands[command][:, 2] - velocity[:, 2]).square()
+    if with_xy:
+        error = error + velocity[:, :2].square().sum(dim=1)
+    return torch.exp(-error / std**2)
+
+
+def error_vel_xy(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT) -> Tensor:
+    """Distance from the commanded velocity in the ground plane, m/s."""
+    return (env.commands[command][:, :2] - asset.entity.root_lin_vel_b[:, :2]).norm(dim=1)
+
+
+def error_vel_yaw(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT) -> Tensor:
+    """Distance from the commanded turning rate, rad/s."""
+    return (env.commands[command][:, 2] - asset.entity.root_ang_vel_b[:, 2]).abs()
+
+
+# -- how the body is carried
+
+
+def lin_vel_z_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+    """Squared vertical velocity of the root, in its own frame."""
+    return asset.entity.root_lin_vel_b[:, 2].square()
+
+
+def ang_vel_xy_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+    """Squared rolling and pitching rates of the root."""
+    return asset.entity.root_ang_vel_b[:, :2].square().sum(dim=1)
+
+
+def body_ang_vel_xy_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+    """Squared horizontal angular velocities of bodies, world frame."""
+    return asset.entity.body_ang_vel_w[:, asset.body_ids, :2].square().sum(dim=(1, 2))
+
+
+def flat_orientation_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+    """Squared sine of the root's tilt."""
+    return asset.entity.projected_gravity_b[:, :2].square().sum(dim=1)
+
+
+def upright_exp(env: ManagerBasedRlEnv, std: float, asset: Selection = ROBOT) -> Tensor:
+    """1 for bodies that stand upright, by the squared sine of their tilt."""
+    quat = asset.entity.body_quat_w[:, asset.body_ids]  # (N, B, 4)
+    down = torch.tensor((0.0, 0.0, -1.0), device=env.device, dtype=env.dtype)
+    tilt = gm.quat_rotate_inverse(quat, down)[..., :2].square().sum(dim=(1, 2))
+    return torch.exp(-tilt / std**2)
+
+
+def base_height_l2(env: ManagerBasedRlEnv, target: float, asset: Selection = ROBOT) -> Tensor:
+    """Squared distance of the root from a height above the ground."""
+    position = asset.entity.root_pos_w
+    ground = 0.0 if env.scene.terrain is None else env.scene.terrain.height_at(position)
+    return (position[:, 2] - ground - target).square()
+
+
+def angular_momentum_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+    """Squared angular momentum about the centre of mass, the bodies taken as points of mass, (kg·m²/s)²."""
+    return angular_momentum(env, asset).square().sum(dim=1)
+
+
+def angular_momentum(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+    """Angular momentum about the centre of mass, the bodies taken as points of mass, `(N, 3)`."""
+    entity = asset.entity
+    mass = entity.body_mass  # (B,)
+    share = (mass / mass.sum())[:, None]
+    pos, vel = entity.body_com_pos_w, entity.body_com_vel_w
+    pos = pos - (pos * share).sum(dim=1, keepdim=True)
+    vel = vel - (vel * share).sum(dim=1, keepdim=True)
+    return (torch.linalg.cross(pos, vel) * mass[:, None]).sum(dim=1)
+
+
+# -- effort and limits
+
+
+def joint_torques_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+    """Sum of squared joint torques."""
+    return asset.robot.joint_effort[:, asset.joint_ids].square().sum(dim=1)
+
+
+class JointAccL2:
+    """Sum of squared joint accelerations: the change of velocity over the control step, none in an episode's first."""
+
+    def __init__(self, cfg: RewardTermCfg, env: ManagerBasedRlEnv) -> None:
+        self.last: Tensor | None = None
+
+    def __call__(self, env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+        velocity = asset.entity.joint_vel[:, asset.joint_ids]
+        change = torch.zeros_like(velocity) if self.last is None else velocity - self.last
+        self.last = velocity
+        return change.square().sum(dim=1) / env.step_dt**2 * (env.episode_length_buf > 1)
+
+
+def joint_pos_limits(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
+    """How far joints are beyond their soft limits, summed."""
+    limits = asset.robot.soft_joint_pos_limits[:, asset.joint_ids]
+    pos = asset.robot.joint_pos[:, asset.joint_ids]
+    return ((limits[..., 0] - pos).clamp(min=0.0) + (pos - limits[..., 1]).clamp(min=0.0)).sum(dim=1)
+
+
+def undesired_contacts(env: ManagerBasedRlEnv, sensor: str) -> Tensor:
+    """How many bodies of a contact sensor touch."""
+    return get_sensor(env, sensor, ContactSensor).touching.sum(dim=1).to(env.dtype)

@@ -42,13 +42,14 @@ class WandbWriter:
         wandb = need_library("wandb", "wandb")
         path = path.resolve()  # W&B's process may have been started elsewhere
         config = {name: json.loads((path / "params" / f"{name}.json").read_text()) for name in ("env", "agent")}
+        earlier = _earlier_id(path)
         try:
             self._run: Any = wandb.init(
                 project=os.environ.get("WANDB_PROJECT", PROJECT),
                 name=path.name,
                 dir=path,
-                id=_earlier_id(path) or secrets.token_hex(4),
-                resume="allow",
+                id=earlier or secrets.token_hex(4),
+                resume=None if earlier is None else "allow",
                 config=config,
                 settings=wandb.Settings(console="off", silent=True),  # the terminal is the progress line's
             )

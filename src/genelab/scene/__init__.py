@@ -28,6 +28,8 @@ from genelab.scene.sensors import (
     HeightScanCfg,
     ImuSensor,
     ImuSensorCfg,
+    PointsSensor,
+    PointsSensorCfg,
     Sensor,
     SensorCfg,
 )
@@ -64,6 +66,8 @@ __all__ = [
     "ImuSensorCfg",
     "InitialStateCfg",
     "PlaneCfg",
+    "PointsSensor",
+    "PointsSensorCfg",
     "RigidObject",
     "RigidObjectCfg",
     "Scene",

@@ -166,6 +166,10 @@ class Actuator:
         """Stiffness and damping as they are in force, `(N, n)` each."""
         raise NotImplementedError
 
+    def default_gains(self) -> tuple[Tensor, Tensor]:
+        """Stiffness and damping as the config has them, `(n,)` each; zero where there is none."""
+        return tuple(self._per_joint(getattr(self.cfg, key, 0.0), key) for key in ("stiffness", "damping"))  # type: ignore[return-value]
+
     def set_gains(self, stiffness: Tensor, damping: Tensor, env_ids: EnvIds) -> None:
         """Give environments their own gains, `(len(env_ids), n)` each."""
         raise NotImplementedError

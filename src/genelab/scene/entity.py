@@ -231,6 +231,27 @@ class Entity:
         return self._derived("body_ang_vel_w", lambda: self.engine.body_ang_vel[:, self.body_ids])
 
     @property
+    def body_mass(self) -> Tensor:
+        """Masses of the bodies as the model was written, `(B,)`, kg."""
+        masses = torch.as_tensor(self.engine.model.body_mass, device=self.engine.device, dtype=self.engine.dtype)
+        return masses[self.body_ids]
+
+    @property
+    def body_com_pos_w(self) -> Tensor:
+        """Centres of mass of the bodies, `(N, B, 3)`."""
+        return self._derived("body_com_pos_w", lambda: self.engine.body_com_pos[:, self.body_ids])
+
+    @property
+    def body_com_vel_w(self) -> Tensor:
+        """Velocities of the bodies' centres of mass, `(N, B, 3)`."""
+
+        def compute() -> Tensor:
+            arm = self.body_com_pos_w - self.body_pos_w
+            return self.body_lin_vel_w + torch.linalg.cross(self.body_ang_vel_w, arm)
+
+        return self._derived("body_com_vel_w", compute)
+
+    @property
     def root_pos_w(self) -> Tensor:
         """Position of the root body, `(N, 3)`."""
         if self.is_fixed_base:
@@ -357,6 +378,8 @@ class Articulation(Entity):
         self.joint_pos_target = self.default_joint_pos.repeat(engine.num_envs, 1)
         self.joint_vel_target = torch.zeros(shape, device=engine.device, dtype=engine.dtype)
         self.joint_effort_target = torch.zeros_like(self.joint_vel_target)
+        self.encoder_bias = torch.zeros_like(self.joint_vel_target)
+        """What the encoders read too much, rad; the servos hold what they read."""
         self.actuators: dict[str, Actuator] = {name: cfg.build(self) for name, cfg in self.cfg.actuators.items()}
         self.has_explicit_actuators = any(actuator.explicit for actuator in self.actuators.values())
         self._driven = torch.cat([a.columns for a in self.actuators.values()]) if self.actuators else self._index([])

@@ -1,0 +1,107 @@
+"""Commands: what a robot is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genelab import math as gm
+from genelab.managers import CommandTerm, CommandTermCfg
+from genelab.sim import EnvIds
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv
+
+Range = tuple[float, float]
+
+
+@dataclass(kw_only=True)
+class VelocityCommandCfg(CommandTermCfg):
+    """A velocity in the robot's own frame: forward and sideways (m/s), and turning (rad/s)."""
+
+    entity: str = "robot"
+    """Name of the robot."""
+    lin_vel_x: Range
+    """Forward speed, m/s."""
+    lin_vel_y: Range
+    """Speed to the left, m/s."""
+    ang_vel_z: Range
+    """Turning rate, rad/s; also the bounds of the rate that holds a heading."""
+    heading: Range = (-torch.pi, torch.pi)
+    """Headings to hold, rad."""
+    standing_share: float = 0.0
+    """Share of the commands that ask to stand still."""
+    forward_share: float = 0.0
+    """Share of the commands that ask only to go straight ahead."""
+    heading_share: float = 0.0
+    """Share of the commands that name a heading; the turning rate then follows from it."""
+    heading_stiffness: float = 0.5
+    """Turning rate per error of the heading, 1/s."""
+
+    def build(self, name: str, env: ManagerBasedRlEnv) -> VelocityCommand:
+        return VelocityCommand(name, self, env)
+
+
+class VelocityCommand(CommandTerm):
+    """Holds a velocity for each environment, `(N, 3)`."""
+
+    cfg: VelocityCommandCfg
+
+    def __init__(self, name: str, cfg: VelocityCommandCfg, env: ManagerBasedRlEnv) -> None:
+        super().__init__(name, cfg, env)
+        self.robot = env.scene.articulation(cfg.entity)
+        self.command = torch.zeros(env.num_envs, 3, device=env.device, dtype=env.dtype)
+        self.heading_target = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
+        self.holds_heading = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+        self.fixed = torch.zeros_like(self.holds_heading)
+        self.asked = torch.zeros_like(self.heading_target)
+        """How far the commands of this episode would have led so far, m."""
+        self.followed = torch.zeros_like(self.asked)
+        """How far the robot went in their direction, m."""
+
+    def resample(self, env_ids: Tensor) -> None:
+        """Draw which kind of command it is, then the command."""
+        env_ids = env_ids[~self.fixed[env_ids]]
+        cfg = self.cfg
+        low, high = (self._row(*(pair[i] for pair in (cfg.lin_vel_x, cfg.lin_vel_y, cfg.ang_vel_z))) for i in (0, 1))
+        command = gm.uniform(low, high, (len(env_ids), 3), self.env.rng, self.env.dtype)
+        heading, kind = gm.uniform(0.0, 1.0, (2, len(env_ids)), self.env.rng, self.env.dtype)
+        stands = kind < cfg.standing_share
+        forward = (kind < cfg.standing_share + cfg.forward_share) & ~stands
+        command[stands] = 0.0
+        command[forward, 0] = command[forward, 0].abs()
+        command[forward, 1:] = 0.0
+        self.command[env_ids] = command
+        turns = gm.uniform(0.0, 1.0, (len(env_ids),), self.env.rng, self.env.dtype) < cfg.heading_share
+        self.holds_heading[env_ids] = turns & ~stands & ~forward
+        self.heading_target[env_ids] = cfg.heading[0] + (cfg.heading[1] - cfg.heading[0]) * heading
+
+    def fix(self, command: Tensor, env_ids: EnvIds = None) -> None:
+        """Ask for this from now on, `(len(env_ids), 3)`: whoever steers draws no more commands."""
+        rows = slice(None) if env_ids is None else env_ids
+        self.command[rows] = command
+        self.fixed[rows] = True
+        self.holds_heading[rows] = False
+
+    def update(self) -> None:
+        """Turn towards the headings that are to be held, and measure the way."""
+        if self.cfg.heading_share > 0:
+            error = gm.wrap_to_pi(self.heading_target - self.robot.heading_w)
+            rate = (self.cfg.heading_stiffness * error).clamp(*self.cfg.ang_vel_z)
+            self.command[:, 2] = torch.where(self.holds_heading, rate, self.command[:, 2])
+        speed = self.command[:, :2].norm(dim=1)
+        along = (self.command[:, :2] * self.robot.root_lin_vel_b[:, :2]).sum(dim=1) / speed.clamp(min=1e-6)
+        self.asked += speed * self.env.step_dt
+        self.followed += along * self.env.step_dt
+
+    def reset(self, env_ids: EnvIds) -> dict[str, Any]:
+        rows = slice(None) if env_ids is None else env_ids
+        self.asked[rows] = 0.0
+        self.followed[rows] = 0.0
+        return super().reset(env_ids)
+
+    def _row(self, *values: float) -> Tensor:
+        return torch.tensor(values, device=self.env.device, dtype=self.env.dtype)

@@ -1,0 +1,116 @@
+"""Rewards for how feet are set.
+
+`contact` names a contact sensor and `feet` a sensor of points, both over the same feet in the same order. Where a
+command is given, a foot that should stand still is not judged: below `threshold` (m/s and rad/s alike) all is zero.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from genelab.managers import ROBOT, RewardTermCfg, Selection
+from genelab.mdp.sensors import get_sensor
+from genelab.scene import ContactSensor, PointsSensor
+from genelab.scene.names import resolve_values
+from genelab.sim import EnvIds
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv
+
+
+def is_moving(env: ManagerBasedRlEnv, command: str, threshold: float) -> Tensor:
+    """1 where the command asks for more than standing, `(N,)`."""
+    return (env.commands[command].norm(dim=1) > threshold).to(env.dtype)
+
+
+def air_time(
+    env: ManagerBasedRlEnv, contact: str, window: tuple[float, float], command: str, threshold: float
+) -> Tensor:
+    """How many feet are in the air for as long as a step takes."""
+    time = get_sensor(env, contact, ContactSensor).air_time
+    stepping = ((time > window[0]) & (time < window[1])).sum(dim=1)
+    return stepping * is_moving(env, command, threshold)
+
+
+def foot_slip(env: ManagerBasedRlEnv, contact: str, feet: str, command: str, threshold: float) -> Tensor:
+    """Squared horizontal velocities of the feet on the ground."""
+    touching = get_sensor(env, contact, ContactSensor).touching
+    speed = get_sensor(env, feet, PointsSensor).lin_vel_w[..., :2].square().sum(dim=-1)
+    return (speed * touching).sum(dim=1) * is_moving(env, command, threshold)
+
+
+def foot_clearance(env: ManagerBasedRlEnv, feet: str, target: float, command: str, threshold: float) -> Tensor:
+    """Distance of the feet from a height, weighed by how fast they swing."""
+    points = get_sensor(env, feet, PointsSensor)
+    speed = points.lin_vel_w[..., :2].norm(dim=-1)
+    return ((points.height - target).abs() * speed).sum(dim=1) * is_moving(env, command, threshold)
+
+
+class FootSwingHeight:
+    """Squared relative distance of a foot's highest point from a height, in the step the foot lands."""
+
+    def __init__(self, cfg: RewardTermCfg, env: ManagerBasedRlEnv) -> None:
+        feet = get_sensor(env, cfg.params["feet"], PointsSensor)
+        self.peak = torch.zeros(env.num_envs, len(feet.body_names), device=env.device, dtype=env.dtype)
+
+    def __call__(
+        self, env: ManagerBasedRlEnv, contact: str, feet: str, target: float, command: str, threshold: float
+    ) -> Tensor:
+        sensor = get_sensor(env, contact, ContactSensor)
+        self.peak = torch.maximum(self.peak, get_sensor(env, feet, PointsSensor).height)
+        error = (self.peak / target - 1.0).clamp(-1.0, 3.0).square()
+        landed = (error * sensor.first_contact).sum(dim=1)
+        self.peak = torch.where(sensor.touching, 0.0, self.peak)
+        return landed * is_moving(env, command, threshold)
+
+    def reset(self, env_ids: EnvIds) -> None:
+        """New episodes, new steps."""
+        self.peak[slice(None) if env_ids is None else env_ids] = 0.0
+
+
+def soft_landing(env: ManagerBasedRlEnv, contact: str, command: str, threshold: float) -> Tensor:
+    """Forces on the feet that have just landed, N."""
+    sensor = get_sensor(env, contact, ContactSensor)
+    force = sensor.force_w.norm(dim=-1)
+    return (force * sensor.first_contact).sum(dim=1) * is_moving(env, command, threshold)
+
+
+class VariablePosture:
+    """1 for joints at their default positions; how far each may stray depends on how fast the robot is to go."""
+
+    def __init__(self, cfg: RewardTermCfg, env: ManagerBasedRlEnv) -> None:
+        robot = env.scene.articulation(getattr(cfg.params.get("asset", ROBOT), "name", "robot"))
+        self.stds = {
+            key: torch.tensor(
+                resolve_values(cfg.params[key], robot.joint_names, f"{key} of the posture"),
+                device=env.device,
+                dtype=env.dtype,
+            )
+            for key in ("standing", "walking", "running")
+        }
+
+    def __call__(
+        self,
+        env: ManagerBasedRlEnv,
+        command: str,
+        standing: float | dict[str, float],
+        walking: float | dict[str, float],
+        running: float | dict[str, float],
+        walking_threshold: float,
+        running_threshold: float,
+        asset: Selection = ROBOT,
+    ) -> Tensor:
+        asked = env.commands[command]
+        speed = (asked[:, :2].norm(dim=1) + asked[:, 2].abs())[:, None]
+        std = torch.where(speed < walking_threshold, self.stds["standing"], self.stds["walking"])
+        std = torch.where(speed > running_threshold, self.stds["running"], std)
+        error = (asset.robot.joint_pos - asset.robot.default_joint_pos).square()
+        return torch.exp(-(error / std.square()).mean(dim=1))
+
+
+def peak_force(env: ManagerBasedRlEnv, contact: str) -> Tensor:
+    """Largest force on a foot, N."""
+    return get_sensor(env, contact, ContactSensor).force_w.norm(dim=-1).amax(dim=1)

@@ -1,0 +1,133 @@
+"""How well a velocity command is followed, one direction at a time.
+
+A mean return hides a policy that walks well forward and not at all sideways. Here groups of environments are each asked
+for one velocity, and each group is judged by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.mdp import VelocityCommand, VelocityCommandCfg
+from genelab.rl.backends.base import InferenceSetup
+
+ENVS_PER_DIRECTION = 64
+SLOW_YAW = 0.2
+"""A slow turn, rad/s: policies that only know how to stand or to spin fail it."""
+SECONDS = 10.0
+SETTLE = 1.0
+"""Seconds at the start that do not count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Direction:
+    """What became of one commanded velocity."""
+
+    name: str
+    command: tuple[float, float, float]
+    """Forward and left, m/s; turning, rad/s."""
+    achieved: float
+    """Median over environments of the mean velocity along the command; standing, of the mean speed."""
+    fraction: float | None
+    """Share of the command that was achieved; None for standing."""
+    falls: int
+    """Environments whose episode failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VelocityProbe:
+    """All directions."""
+
+    directions: list[Direction]
+    envs_per_direction: int
+    seconds: float
+
+    @property
+    def falls(self) -> int:
+        """Environments that failed in any direction."""
+        return sum(direction.falls for direction in self.directions)
+
+    def report(self) -> dict[str, Any]:
+        """For a JSON file."""
+        return {
+            "envs_per_direction": self.envs_per_direction,
+            "seconds": self.seconds,
+            "falls": self.falls,
+            "directions": {direction.name: asdict(direction) for direction in self.directions},
+        }
+
+
+def velocity_command(cfg: ManagerBasedRlEnvCfg) -> str | None:
+    """The name of the task's velocity command, if it has one."""
+    names = [name for name, term in cfg.commands.items() if isinstance(term, VelocityCommandCfg)]
+    return names[0] if names else None
+
+
+def directions_of(cfg: VelocityCommandCfg) -> dict[str, tuple[float, float, float]]:
+    """The fastest command either way along each axis, a slow turn either way, and standing."""
+    (back, forward), (right, left), (clockwise, counter) = cfg.lin_vel_x, cfg.lin_vel_y, cfg.ang_vel_z
+    wanted = {
+        "forward": (forward, 0.0, 0.0),
+        "backward": (back, 0.0, 0.0),
+        "left": (0.0, left, 0.0),
+        "right": (0.0, right, 0.0),
+        "turn left": (0.0, 0.0, counter),
+        "turn right": (0.0, 0.0, clockwise),
+        "slow turn left": (0.0, 0.0, min(SLOW_YAW, counter)),
+        "slow turn right": (0.0, 0.0, max(-SLOW_YAW, clockwise)),
+    }
+    return {name: command for name, command in wanted.items() if any(command)} | {"stand": (0.0, 0.0, 0.0)}
+
+
+@torch.inference_mode()
+def probe_velocity(env: ManagerBasedRlEnv, setup: InferenceSetup, name: str, *, seed: int) -> VelocityProbe:
+    """Drive equal groups of the environments in all directions; their number must divide by that of directions."""
+    term = env.commands.term(name)
+    assert isinstance(term, VelocityCommand)
+    wanted = directions_of(term.cfg)
+    group = env.num_envs // len(wanted)
+    command = torch.tensor(list(wanted.values()), device=env.device, dtype=env.dtype).repeat_interleave(group, dim=0)
+    term.fix(command)
+    observations, _ = env.reset(seed=seed)
+    setup.reset(None)
+    way, time = torch.zeros(env.num_envs, 3, device=env.device), torch.zeros(env.num_envs, device=env.device)
+    standing_speed = torch.zeros_like(time)
+    alive = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    fell = torch.zeros_like(alive)
+    for step in range(round(SECONDS / env.step_dt)):
+        observations, _, terminated, truncated, _ = env.step(setup.policy(observations))
+        setup.reset(terminated | truncated)
+        fell |= terminated & alive
+        alive &= ~(terminated | truncated)
+        if step * env.step_dt >= SETTLE:
+            velocity = _velocity(term)
+            way[alive] += velocity[alive]
+            standing_speed[alive] += velocity[alive].norm(dim=1)
+            time[alive] += 1.0
+    mean = way / time.clamp(min=1.0)[:, None]
+    rest = standing_speed / time.clamp(min=1.0)
+    results = []
+    for i, (direction, asked) in enumerate(wanted.items()):
+        rows = slice(i * group, (i + 1) * group)
+        results.append(_judge(direction, asked, mean[rows], rest[rows], int(fell[rows].sum())))
+    return VelocityProbe(directions=results, envs_per_direction=group, seconds=SECONDS)
+
+
+def _velocity(term: VelocityCommand) -> Tensor:
+    """Forward, left and turning, `(N, 3)`."""
+    robot = term.robot
+    return torch.cat((robot.root_lin_vel_b[:, :2], robot.root_ang_vel_b[:, 2:]), dim=1)
+
+
+def _judge(name: str, command: tuple[float, float, float], mean: Tensor, speed: Tensor, falls: int) -> Direction:
+    size = sum(part * part for part in command) ** 0.5
+    if not size:
+        return Direction(name=name, command=command, achieved=speed.median().item(), fraction=None, falls=falls)
+    along = (mean @ torch.tensor(command, device=mean.device, dtype=mean.dtype)) / size
+    achieved = along.median().item()
+    return Direction(name=name, command=command, achieved=achieved, fraction=achieved / size, falls=falls)

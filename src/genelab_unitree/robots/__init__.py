@@ -1,0 +1,1 @@
+"""Unitree's robots: models, motors, default poses."""

@@ -1,0 +1,85 @@
+"""Rough ground: a grid of stairs, boxes, rubble and slopes that gets harder row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from genelab import mdp
+from genelab.envs import ManagerBasedRlEnvCfg
+from genelab.managers import CurriculumTermCfg, ObservationTermCfg, TerminationTermCfg, symmetric
+from genelab.rl.config import RslRlOnPolicyRunnerCfg
+from genelab.scene import HeightScanCfg
+from genelab.scene.terrains import (
+    BoxesCfg,
+    PyramidStairsCfg,
+    RandomRoughCfg,
+    SlopeCfg,
+    TerrainGeneratorCfg,
+)
+from genelab_unitree.velocity import COMMAND
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roughness:
+    """How hard the ground gets: values at difficulty 0 and 1."""
+
+    stairs: tuple[float, float]
+    """Height of a step, m."""
+    boxes: tuple[float, float]
+    """Height of the highest box, m."""
+    rubble: tuple[float, float]
+    """Amplitude, m."""
+    slope: tuple[float, float]
+    """Rise over run."""
+
+
+def rough_terrain(roughness: Roughness) -> TerrainGeneratorCfg:
+    """Ten levels of ten cells of 8 m."""
+    down = {"stairs": _negative(roughness.stairs), "slope": _negative(roughness.slope)}
+    return TerrainGeneratorCfg(
+        sub_terrains={
+            "stairs_up": PyramidStairsCfg(step_width=0.3, step_height=roughness.stairs),
+            "stairs_down": PyramidStairsCfg(step_width=0.3, step_height=down["stairs"]),
+            "boxes": BoxesCfg(height=roughness.boxes, side=(0.4, 1.0), count=20),
+            "rubble": RandomRoughCfg(amplitude=roughness.rubble, step=0.02, downsample=0.2),
+            "slope_up": SlopeCfg(slope=roughness.slope),
+            "slope_down": SlopeCfg(slope=down["slope"]),
+        },
+        columns=(
+            *(name for name in ("stairs_up", "stairs_down", "boxes", "rubble") for _ in range(2)),
+            "slope_up",
+            "slope_down",
+        ),
+        rows=10,
+    )
+
+
+def _negative(span: tuple[float, float]) -> tuple[float, float]:
+    return (-span[0], -span[1])
+
+
+def make_rough(cfg: ManagerBasedRlEnvCfg, roughness: Roughness, scan_body: str) -> None:
+    """Put a flat task onto rough ground: it sees the ground around it, and goes to harder ground as it gets better."""
+    cfg.scene.terrain = rough_terrain(roughness)
+    cfg.scene.sensors["scan"] = HeightScanCfg(entity="robot", body=scan_body, size=(1.6, 1.0), resolution=0.1)
+    for group in cfg.observations.values():
+        group.terms["height_scan"] = ObservationTermCfg(
+            func=mdp.height_scan, params={"sensor": "scan"}, noise=symmetric(0.1), clip=(-1.0, 2.0)
+        )
+    cfg.curriculum["terrain_levels"] = CurriculumTermCfg(
+        func=mdp.terrain_levels_vel, params={"promote_distance": 4.0, **COMMAND}
+    )
+    cfg.terminations["out_of_terrain"] = TerminationTermCfg(
+        func=mdp.out_of_terrain, time_out=True, params={"margin": 1.0}
+    )
+
+
+def rough_ppo(agent: RslRlOnPolicyRunnerCfg) -> RslRlOnPolicyRunnerCfg:
+    """No bonus for entropy, which would undo a gait once it is there, and a floor under the exploration instead."""
+    agent.algorithm.entropy_coef = 0.0
+    agent.algorithm.desired_kl = 0.02
+    assert agent.actor.distribution is not None
+    agent.actor.distribution.class_name = "HeteroscedasticGaussianDistribution"
+    agent.actor.distribution.std_type = "log"
+    agent.actor.distribution.std_range = (0.3, 2.0)
+    return agent

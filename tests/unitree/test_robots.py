@@ -1,0 +1,132 @@
+"""The models against the published data of the robots."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from genelab.scene import PlaneCfg, Scene, SceneCfg
+from genelab.sim import SimulationCfg
+from genelab_unitree.robots import g1, go1
+from genelab_unitree.robots.g1 import MOTORS
+
+ROBOTS = {"go1": (go1.go1_spec, go1.go1_cfg), "g1": (g1.g1_spec, g1.g1_cfg)}
+
+
+def published(name: str) -> dict[str, Any]:
+    return json.loads((Path(__file__).parent / "published" / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_every_body_is_as_published(name: str) -> None:
+    model, facts = ROBOTS[name][0]().compile(), published(name)
+    assert [model.body(i).name for i in range(1, model.nbody)] == list(facts["bodies"])
+    for body_name, fact in facts["bodies"].items():
+        body = model.body(body_name)
+        assert model.body(int(body.parentid[0])).name == fact["parent"]
+        np.testing.assert_allclose(body.pos, fact["pos"], atol=1e-9)
+        np.testing.assert_allclose(rotation(body.quat), rotation(fact["quat"]), atol=1e-5)
+        np.testing.assert_allclose(body.mass, fact["mass"], rtol=1e-9)
+        np.testing.assert_allclose(body.ipos, fact["com"], atol=1e-9)
+        np.testing.assert_allclose(
+            inertia(body.inertia, body.iquat), inertia(fact["inertia"], fact["inertia_quat"]), atol=1e-9
+        )
+        if "joint" in fact:
+            joint = model.joint(fact["joint"]["name"])
+            assert model.body(int(joint.bodyid[0])).name == body_name
+            np.testing.assert_allclose(joint.axis, fact["joint"]["axis"], atol=1e-9)
+            np.testing.assert_allclose(joint.range, fact["joint"]["range"], atol=1e-9)
+        for site, pos in fact.get("sites", {}).items():
+            np.testing.assert_allclose(model.site(site).pos, pos, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_shapes_that_collide_are_as_published(name: str) -> None:
+    model, facts = ROBOTS[name][0]().compile(), published(name)
+    kinds = {"box": mujoco.mjtGeom.mjGEOM_BOX, "sphere": mujoco.mjtGeom.mjGEOM_SPHERE}
+    for body_name, fact in facts["bodies"].items():
+        body = model.body(body_name)
+        geoms = range(int(body.geomadr[0]), int(body.geomadr[0] + body.geomnum[0])) if body.geomnum[0] else ()
+        colliding = [i for i in geoms if model.geom_contype[i]]
+        shapes = fact.get("shapes", [])
+        assert len(colliding) == len(shapes), body_name
+        for i, (kind, size, pos) in zip(colliding, shapes, strict=True):
+            assert model.geom_type[i] == kinds.get(kind, mujoco.mjtGeom.mjGEOM_CAPSULE)
+            np.testing.assert_allclose(model.geom_size[i][: len(size)], size, atol=1e-9)
+            np.testing.assert_allclose(model.geom_pos[i], pos, atol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "mass", "joints"), [("go1", 12.743, 12), ("g1", 33.341, 29)])
+def test_total_mass_and_joints(name: str, mass: float, joints: int) -> None:
+    model = ROBOTS[name][0]().compile()
+    assert model.body_mass.sum() == pytest.approx(mass, abs=5e-4)
+    assert model.njnt == joints + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "height"),
+    [
+        # Legs of two links of 0.213 m at 0.9 rad on feet of 0.023 m reach 0.288 m; servos of 25 N·m/rad yield under
+        # 31 N a leg, and the trunk comes to rest 7 cm lower.
+        ("go1", 4.0, 0.216),
+        # Two ankles of 28.5 N·m/rad against 33 kg at 0.7 m, 230 N·m/rad: no humanoid stands on such servos for long.
+        ("g1", 0.5, 0.72),
+    ],
+)
+def test_it_stands_in_its_default_pose(name: str, seconds: float, height: float) -> None:
+    scene = Scene(SceneCfg(entities={"robot": ROBOTS[name][1]()}, terrain=PlaneCfg()), SimulationCfg(dt=0.005))
+    scene.reset(None)
+    for _ in range(round(seconds / 0.02)):
+        scene.step(4)
+    robot = scene.articulation("robot")
+    assert robot.root_pos_w[0, 2].item() == pytest.approx(height, abs=0.01)
+    assert robot.projected_gravity_b[0, 2].item() < -math.cos(math.radians(12.0))
+    scene.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("motor", "armature", "stiffness", "damping", "scale"),
+    [
+        ("5020", 0.003610, 14.251, 0.9072, 0.4386),
+        ("7520_14", 0.010178, 40.179, 2.5579, 0.5475),
+        ("7520_22", 0.025102, 99.098, 6.3088, 0.3507),
+        ("4010", 0.004250, 16.778, 1.0681, 0.0745),
+        ("2x5020", 0.007219, 28.501, 1.8144, 0.4386),
+    ],
+)
+def test_gains_follow_from_the_motors(
+    motor: str, armature: float, stiffness: float, damping: float, scale: float
+) -> None:
+    data = MOTORS[motor][0]
+    assert data.armature == pytest.approx(armature, abs=1e-6)
+    assert data.stiffness == pytest.approx(stiffness, abs=2e-3)
+    assert data.damping == pytest.approx(damping, abs=1e-4)
+    assert data.action_scale == pytest.approx(scale, abs=1e-4)
+
+
+def test_gains_reach_the_compiled_model() -> None:
+    scene = Scene(SceneCfg(entities={"robot": g1.g1_cfg()}, terrain=PlaneCfg()), SimulationCfg())
+    robot, model = scene.articulation("robot"), scene.engine.model
+    knee = model.actuator("robot/left_knee_joint")
+    assert knee.gainprm[0] == pytest.approx(99.098, abs=2e-3)
+    assert list(knee.forcerange) == [-139.0, 139.0]
+    assert model.joint("robot/left_knee_joint").armature[0] == pytest.approx(0.025102, abs=1e-6)
+    assert sum(len(actuator.joint_names) for actuator in robot.actuators.values()) == 29
+    scene.engine.close()
+
+
+def rotation(quat: Any) -> np.ndarray:
+    matrix = np.zeros(9)
+    quat = np.asarray(quat, dtype=float)
+    mujoco.mju_quat2Mat(matrix, quat / np.linalg.norm(quat))
+    return matrix.reshape(3, 3)
+
+
+def inertia(diagonal: Any, quat: Any) -> np.ndarray:
+    return rotation(quat) @ np.diag(diagonal) @ rotation(quat).T
