@@ -99,7 +99,7 @@ def build_scene(
     entity = scene.add_entity(morph, name="world")
     terrain = None
     for geom in colliding_geoms(model)[1]:
-        # No contact with a terrain reads its distance field, and at full size that takes longer than all the rest.
+        # No contact with a terrain reads its distance field; Genesis itself warns that a fine one takes long.
         coarse = gs.materials.Rigid(sdf_min_res=16, sdf_max_res=16)
         terrain = scene.add_entity(gs.morphs.Terrain(**terrain_morph(model, geom)), coarse, name="terrain")
     try:
