@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--deterministic/--stochastic", default=True, help="The policy's mean, or samples [deterministic].")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("eval.json"), help="[eval.json]")
 @click.option("--max-steps", type=click.IntRange(min=1), help="Stop after this many control steps.")
+@click.option("--probe/--no-probe", default=True, help="Judge a velocity command by direction, too [probe].")
 @partial(simulation_options, engines=(*ENGINES, "all"))
 def command(
     task: str,
@@ -48,6 +49,7 @@ def command(
     deterministic: bool,
     out: Path,
     max_steps: int | None,
+    probe: bool,
     overrides: Sequence[Override],
     **options: Any,
 ) -> None:
@@ -59,7 +61,12 @@ def command(
     from genelab.rl import EvalSettings, evaluate_engines, evaluate_task
 
     settings = EvalSettings(
-        num_envs=num_envs, episodes=episodes, seed=seed, deterministic=deterministic, max_steps=max_steps
+        num_envs=num_envs,
+        episodes=episodes,
+        seed=seed,
+        deterministic=deterministic,
+        max_steps=max_steps,
+        probe=probe,
     )
     judge = evaluate_engines if everywhere else evaluate_task
     report = judge(task, checkpoint, settings, best=best, overrides=changes, out=out, notify=say)
@@ -79,6 +86,8 @@ def _print(reports: Sequence[dict[str, Any]], deterministic: bool) -> None:
     click.echo(f"{first['task']}: {first['num_episodes']} episodes on {engines}, {mode}, seed {first['seed']}")
     click.echo(f"checkpoint {first['checkpoint']}")
     Console().print(_table(reports))
+    if "velocity_probe" in first:
+        Console().print(_probe_table(reports))
 
 
 def _table(reports: Sequence[dict[str, Any]]) -> Table:
@@ -108,6 +117,23 @@ def _table(reports: Sequence[dict[str, Any]]) -> Table:
     for key, title, digits in (("task_metrics", "", 4), ("terminations", "ended by ", 3)):
         for name in reports[0][key]:
             row(f"{title}{name}", [report[key][name] for report in reports], digits)
+    return table
+
+
+def _probe_table(reports: Sequence[dict[str, Any]]) -> Table:
+    """What share of each commanded velocity was achieved; standing, the speed that was left."""
+    from rich.table import Table
+
+    probes = [report["velocity_probe"] for report in reports]
+    title = f"{probes[0]['envs_per_direction']} robots per direction for {probes[0]['seconds']:g} s"
+    table = Table("direction", "command", *(report["engine"] for report in reports), title=title, title_justify="left")
+    for name, direction in probes[0]["directions"].items():
+        cells = []
+        for probe in probes:
+            one = probe["directions"][name]
+            what = f"{one['achieved']:.3f}" if one["fraction"] is None else f"{one['fraction']:.0%}"
+            cells.append(what + (f", {one['falls']} fell" if one["falls"] else ""))
+        table.add_row(name, " ".join(f"{part:g}" for part in direction["command"]), *cells)
     return table
 
 

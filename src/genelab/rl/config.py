@@ -156,6 +156,9 @@ class RslRlOnPolicyRunnerCfg(BackendConfig):
     """Control steps of each environment per iteration."""
     max_iterations: int
     """Iterations of collecting and learning."""
+    random_episode_ages: bool = True
+    """Begin in the middle of episodes, so that they do not all time out together. Off where an iteration is one
+    episode: then it holds the whole of what a network with memory has to learn from."""
     clip_actions: float | None = 100.0
     """Actions are cut to ± this before the environment sees them."""
     actor: RslRlModelCfg = field(default_factory=lambda: RslRlModelCfg(distribution=RslRlDistributionCfg()))

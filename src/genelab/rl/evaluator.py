@@ -24,6 +24,7 @@ from genelab.managers import TerminationTermCfg
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
+from genelab.rl.probe import ENVS_PER_DIRECTION, directions_of, probe_velocity, velocity_command
 from genelab.rl.report import check_out, write_report
 from genelab.rl.run import versions
 from genelab.rl.statistics import mean_interval, overlap, share_interval
@@ -47,6 +48,8 @@ class EvalSettings:
     """The policy's mean; False: samples."""
     max_steps: int | None = None
     """Control steps after which the evaluation ends, complete or not."""
+    probe: bool = True
+    """Where the task has a velocity command, also judge each direction by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +231,19 @@ def _evaluate(
             env, setup, episodes=settings.episodes, seed=settings.seed, max_steps=settings.max_steps, notify=notify
         )
         engine, longest = env.scene.engine.name, env.max_episode_length_s
+        command = velocity_command(env.cfg) if settings.probe else None
+        groups = 0 if command is None else len(directions_of(env.commands.term(command).cfg))
+    probe = None
+    if command is not None:
+        with policy_on_task(
+            task_id,
+            checkpoint,
+            num_envs=groups * ENVS_PER_DIRECTION,
+            deterministic=settings.deterministic,
+            overrides=overrides,
+            notify=notify,
+        ) as (env, setup):
+            probe = probe_velocity(env, setup, command, seed=settings.seed).report()
     return {
         "task": TASKS.entry(task_id).id,
         "checkpoint": str(checkpoint),
@@ -243,6 +259,7 @@ def _evaluate(
         "task_metrics": result.task_metrics,
         "rewards": result.rewards,
         "terminations": result.terminations,
+        **({} if probe is None else {"velocity_probe": probe}),
         "overrides": [f"{override.path}={override.text}" for override in overrides],
         "versions": versions(),
     }

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.managers import CommandTermCfg
 from genelab.mdp import VelocityCommand, VelocityCommandCfg
 from genelab.rl.backends.base import InferenceSetup
 
@@ -68,8 +69,9 @@ def velocity_command(cfg: ManagerBasedRlEnvCfg) -> str | None:
     return names[0] if names else None
 
 
-def directions_of(cfg: VelocityCommandCfg) -> dict[str, tuple[float, float, float]]:
+def directions_of(cfg: CommandTermCfg) -> dict[str, tuple[float, float, float]]:
     """The fastest command either way along each axis, a slow turn either way, and standing."""
+    assert isinstance(cfg, VelocityCommandCfg)
     (back, forward), (right, left), (clockwise, counter) = cfg.lin_vel_x, cfg.lin_vel_y, cfg.ang_vel_z
     wanted = {
         "forward": (forward, 0.0, 0.0),

@@ -238,7 +238,7 @@ def _unique(rows: Sequence[Identity], key: Callable[[Identity], Hashable]) -> di
 
 
 def _evaluate(outcome: Outcome, row: Row, home: Path, notify: Callable[[str], None]) -> None:
-    settings = EvalSettings(episodes=row.episodes, seed=row.seed, num_envs=row.num_envs)
+    settings = EvalSettings(episodes=row.episodes, seed=row.seed, num_envs=row.num_envs, probe=False)
     try:
         checkpoint = _checkpoint(row.checkpoint, home)
         outcome.evaluation = evaluate_task(row.task, checkpoint, settings, best=row.best, notify=notify)

@@ -43,7 +43,8 @@ class RslRlBackend(Backend):
             runner.logger = _MonitorLogger(learner, context)
             context.on_ready()
             remaining = context.budget - runner.current_learning_iteration
-            runner.learn(remaining, init_at_random_ep_len=context.resume is None)
+            random_ages = context.agent.random_episode_ages and context.resume is None
+            runner.learn(remaining, init_at_random_ep_len=random_ages)
             models = (runner.alg.actor, runner.alg.critic)
             Rank.current().check_equal(tensor for model in models for tensor in model.state_dict().values())
 
