@@ -1,7 +1,8 @@
 """How much of the raw physics' speed is left in `env.step`: `python -m benchmarks.throughput`.
 
 Both sides step the same compiled model with the same random targets in one process, in turns, so that whatever else
-the machine does hits both. Raw is `mujoco.rollout` alone: controls in, states out, no observation, reward or reset.
+the machine does hits both. Raw is `mujoco.rollout` alone: controls in, states out, no observation, reward or reset. It
+starts each round where the environments are, so that neither side has more robots lying on the ground.
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ from mujoco.rollout import Rollout
 from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv
 
+TASK_SIZES = {
+    "GeneLab-Inverted-Pendulum-v0": 4096,
+    "GeneLab-Double-Inverted-Pendulum-v0": 4096,
+    "Genelab-Velocity-Flat-Unitree-Go1-v0": 1024,
+    "Genelab-Velocity-Rough-Unitree-Go1-v0": 1024,
+    "Genelab-Velocity-Flat-Unitree-G1-v0": 512,
+    "Genelab-Velocity-Rough-Unitree-G1-v0": 512,
+}
+"""Tasks, and how many environments they are measured with."""
+
 
 class RawPhysics:
     """The task's model under `mujoco.rollout`, with a persistent pool and preallocated arrays."""
@@ -27,14 +38,19 @@ class RawPhysics:
         self._steps = env.cfg.decimation
         self._data = [mujoco.MjData(self._model) for _ in range(threads)]
         size = mujoco.mj_stateSize(self._model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
-        initial = np.empty(size)
-        mujoco.mj_getState(self._model, self._data[0], initial, mujoco.mjtState.mjSTATE_FULLPHYSICS)
-        self._state = np.tile(initial, (env.num_envs, 1))
+        self._state = np.empty((env.num_envs, size))
         self._states = np.empty((env.num_envs, self._steps, size))
         self._sensors = np.empty((env.num_envs, self._steps, self._model.nsensordata))
         self._control = np.empty((env.num_envs, self._steps, self._model.nu))
         self._models = [self._model] * env.num_envs
         self._pool = Rollout(nthread=threads)
+
+    def start_from(self, env: ManagerBasedRlEnv) -> None:
+        """Put all environments where those of `env` are."""
+        data, engine = self._data[0], env.scene.engine
+        for row, qpos, qvel in zip(self._state, engine.qpos.numpy(), engine.qvel.numpy(), strict=True):
+            data.qpos[:], data.qvel[:], data.time = qpos, qvel, 0.0
+            mujoco.mj_getState(self._model, data, row, mujoco.mjtState.mjSTATE_FULLPHYSICS)
 
     def step(self, control: np.ndarray) -> None:
         """One control step of all environments."""
@@ -59,12 +75,12 @@ def measure(task: str, num_envs: int, steps: int, rounds: int) -> tuple[float, f
     env = ManagerBasedRlEnv(cfg)
     raw = RawPhysics(env, os.cpu_count() or 1)
     actions = 2 * torch.rand(steps, num_envs, env.action_dim) - 1
-    targets = np.repeat(env.scene.engine.ctrl.numpy()[None].astype(np.float64), steps, axis=0)
-    targets[:, :, : env.action_dim] += actions.numpy()
+    targets = [_controls(env, action) for action in actions]
     env.reset(seed=0)
     seconds: tuple[list[float], list[float]] = ([], [])
     with torch.inference_mode():
         for round_ in range(rounds + 1):
+            raw.start_from(env)
             for side, times in enumerate(seconds):
                 start = time.perf_counter()
                 for i in range(steps):
@@ -79,21 +95,28 @@ def measure(task: str, num_envs: int, steps: int, rounds: int) -> tuple[float, f
     return work / float(np.median(seconds[0])), work / float(np.median(seconds[1]))
 
 
+def _controls(env: ManagerBasedRlEnv, action: torch.Tensor) -> np.ndarray:
+    """What the engine's actuators get for an action."""
+    env.action_manager.process(action)
+    env.robot.write_controls()
+    return env.scene.engine.ctrl.numpy().astype(np.float64)
+
+
 def main() -> None:
     """Print one line per task."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", action="append", help="Task; may be given more than once.")
-    parser.add_argument("--num-envs", type=int, default=4096)
-    parser.add_argument("--steps", type=int, default=100, help="Control steps per round.")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--num-envs", type=int, help="Environments, instead of each task's own number.")
+    parser.add_argument("--steps", type=int, default=25, help="Control steps per round.")
+    parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
-    tasks = args.task or ["GeneLab-Inverted-Pendulum-v0", "GeneLab-Double-Inverted-Pendulum-v0"]
-    print(f"control steps per second, {args.num_envs} environments, {os.cpu_count()} cores")
-    print("| task | raw mujoco.rollout | env.step | ratio |")
-    print("|---|---|---|---|")
-    for task in tasks:
-        raw, env = measure(task, args.num_envs, args.steps, args.rounds)
-        print(f"| {task} | {raw:,.0f} | {env:,.0f} | {env / raw:.2f} |", flush=True)
+    print(f"control steps per second, {os.cpu_count()} cores")
+    print("| task | environments | raw mujoco.rollout | env.step | ratio |")
+    print("|---|---|---|---|---|")
+    for task in args.task or TASK_SIZES:
+        num_envs = args.num_envs or TASK_SIZES.get(task, 1024)
+        raw, env = measure(task, num_envs, args.steps, args.rounds)
+        print(f"| {task} | {num_envs} | {raw:,.0f} | {env:,.0f} | {env / raw:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,108 @@
+"""The velocity probe, on a puck that a stub policy moves at a known share of the command."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from genelab import mdp
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.managers import ObservationGroupCfg, ObservationTermCfg, TerminationTermCfg
+from genelab.mdp import VelocityCommandCfg
+from genelab.rl.backends.base import InferenceSetup
+from genelab.rl.probe import directions_of, probe_velocity, velocity_command
+from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, SceneCfg, mjcf_text
+from genelab.sim import SimulationCfg
+
+PUCK = """
+<mujoco>
+  <worldbody>
+    <body name="puck"><freejoint/><geom size=".1" mass="1"/>
+      <body name="knob"><joint name="knob"/><geom size=".01" mass=".001"/></body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+COMMAND = VelocityCommandCfg(
+    resampling_time_range=(1.0, 2.0), lin_vel_x=(-0.5, 1.0), lin_vel_y=(-0.4, 0.4), ang_vel_z=(-1.0, 1.0)
+)
+
+
+@pytest.fixture
+def env():
+    robot = ArticulationCfg(
+        spec=mjcf_text, spec_args={"xml": PUCK}, actuators={"knob": IdealPdActuatorCfg(joint_names=("knob",))}
+    )
+    see = {"command": ObservationTermCfg(func=mdp.generated_command, params={"command": "twist"})}
+    env = ManagerBasedRlEnv(
+        ManagerBasedRlEnvCfg(
+            scene=SceneCfg(num_envs=36, entities={"robot": robot}),
+            simulation=SimulationCfg(engine="mujoco", gravity=(0.0, 0.0, 0.0), threads=1),
+            decimation=4,
+            episode_length_s=20.0,
+            actions={"knob": mdp.JointEffortActionCfg()},
+            observations={"policy": ObservationGroupCfg(terms=see)},
+            commands={"twist": COMMAND},
+            terminations={"fell": TerminationTermCfg(func=mdp.bad_orientation, params={"limit": 1.0})},
+        )
+    )
+    yield env
+    env.close()
+
+
+def moving(env: ManagerBasedRlEnv, share: Tensor, falls: Tensor) -> InferenceSetup:
+    """Moves each robot at its share of what it sees as the command; some fall over after three seconds."""
+    steps = 0
+
+    def policy(observations: dict[str, Tensor]) -> Tensor:
+        nonlocal steps
+        steps += 1
+        velocity = torch.zeros(env.num_envs, 6)
+        heading = env.robot.heading_w
+        forward = torch.stack((heading.cos(), heading.sin()), dim=1)
+        left = torch.stack((-heading.sin(), heading.cos()), dim=1)
+        seen = observations["policy"] * share[:, None]
+        velocity[:, :2] = seen[:, :1] * forward + seen[:, 1:2] * left
+        velocity[:, 5] = seen[:, 2]
+        env.robot.write_root_velocity(velocity, None)
+        if steps == 150:
+            pose = torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]).repeat(int(falls.sum()), 1)
+            env.robot.write_root_pose(pose, falls.nonzero().flatten())
+        return torch.zeros(env.num_envs, 1)
+
+    return InferenceSetup(policy=policy)
+
+
+def test_directions_are_the_fastest_commands_slow_turns_and_standing() -> None:
+    assert directions_of(COMMAND) == {
+        "forward": (1.0, 0.0, 0.0),
+        "backward": (-0.5, 0.0, 0.0),
+        "left": (0.0, 0.4, 0.0),
+        "right": (0.0, -0.4, 0.0),
+        "turn left": (0.0, 0.0, 1.0),
+        "turn right": (0.0, 0.0, -1.0),
+        "slow turn left": (0.0, 0.0, 0.2),
+        "slow turn right": (0.0, 0.0, -0.2),
+        "stand": (0.0, 0.0, 0.0),
+    }
+
+
+def test_it_reports_the_share_of_each_direction_and_who_fell(env: ManagerBasedRlEnv) -> None:
+    assert velocity_command(env.cfg) == "twist"
+    share, falls = torch.full((36,), 0.75), torch.zeros(36, dtype=torch.bool)
+    share[4:8] = torch.tensor([0.5, 0.5, 0.5, 1.0])  # backward: the median is not moved by one
+    falls[9:11] = True  # two that go left
+    probe = probe_velocity(env, moving(env, share, falls), "twist", seed=0)
+    found = {direction.name: direction for direction in probe.directions}
+    assert probe.envs_per_direction == 4
+    assert found["forward"].fraction == pytest.approx(0.75, abs=1e-3)
+    assert found["backward"].fraction == pytest.approx(0.5, abs=1e-3)
+    assert found["backward"].achieved == pytest.approx(0.25, abs=1e-3)
+    assert found["left"].fraction == pytest.approx(0.75, abs=1e-3)
+    assert found["slow turn right"].fraction == pytest.approx(0.75, abs=1e-3)
+    assert found["stand"].fraction is None
+    assert found["stand"].achieved == pytest.approx(0.0, abs=1e-6)
+    assert {name: one.falls for name, one in found.items() if one.falls} == {"left": 2}
+    assert probe.falls == 2
+    assert probe.report()["directions"]["forward"]["command"] == (1.0, 0.0, 0.0)

@@ -1,0 +1,44 @@
+"""Go1 on both engines."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from genelab.scene import PlaneCfg, Scene, SceneCfg
+from genelab.sim import SimulationCfg
+from genelab_unitree.robots.go1 import go1_cfg
+
+pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels
+
+
+def test_a_swinging_go1_goes_the_same_way_on_both_engines() -> None:
+    """It stands for a second, then its targets swing by 0.15 rad at 1.5 Hz for two."""
+    paths = {engine: swing(engine) for engine in ("genesis", "mujoco")}
+    for path in paths.values():
+        assert path[49, 2].item() == pytest.approx(0.22, abs=0.01)
+    apart = paths["genesis"] - paths["mujoco"]
+    assert apart[50:, 2].abs().max() < 0.01
+    assert (apart[50:, :2] - apart[49, :2]).norm(dim=1).max() < 0.02  # from where each stood
+    assert paths["mujoco"][50:, 2].std() > 1e-3  # it did move
+
+
+def swing(engine: str) -> Tensor:
+    """Positions of the trunk after each control step, `(150, 3)`."""
+    cfg = go1_cfg()
+    cfg.init_state.pos = (0.0, 0.0, 0.29)
+    settings = SimulationCfg(engine=engine, precision=64, dt=0.005)  # type: ignore[arg-type]
+    scene = Scene(SceneCfg(entities={"robot": cfg}, terrain=PlaneCfg()), settings)
+    scene.reset(None)
+    robot = scene.articulation("robot")
+    path = []
+    for step in range(150):
+        offset = 0.15 * math.sin(2 * math.pi * 1.5 * (step - 50) * 0.02) if step >= 50 else 0.0
+        robot.joint_pos_target[:] = robot.default_joint_pos + offset
+        scene.step(4)
+        path.append(robot.root_pos_w[0].cpu().clone())
+    scene.engine.close()
+    return torch.stack(path).float()
