@@ -12,8 +12,8 @@ from genelab.config import TASKS, TaskEntry
 from genelab.errors import UsageError
 from genelab.rl.backends import Backend, select_backend
 
-PRETRAINED_SUFFIXES = (".onnx", ".ts", ".pt", ".zip")
-"""What a shipped policy may be, in the order of preference."""
+PRETRAINED_SUFFIXES = (".ts", ".onnx", ".pt", ".zip")
+"""What a shipped policy may be, in the order of preference: TorchScript needs nothing beyond torch."""
 
 
 def find_checkpoint(task_id: str, word: str | Path, *, best: bool = False) -> Path:
