@@ -85,6 +85,23 @@ def test_other_actions_are_named(tmp_path: Path, env: ManagerBasedRlEnv) -> None
     assert "other actions: cart is 2 there, 1 here" in refusal(path, env)
 
 
+def test_another_order_is_refused_though_all_widths_are_the_same(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    schema = schema_of(env)
+    terms = schema["observations"]["policy"]["terms"]
+    schema["observations"]["policy"]["terms"] = dict(reversed(terms.items()))
+    path = write(tmp_path / "model.pt", env, schema=schema)
+    there, here = ", ".join(reversed(terms)), ", ".join(terms)
+    assert refusal(path, env) == (
+        f"trained on Some-Task-v0 with other observations: policy.terms in another order: {there} there, {here} here"
+    )
+
+
+def test_the_order_of_groups_does_not_matter(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    schema = schema_of(env)
+    schema["observations"] = dict(reversed(schema["observations"].items()))
+    load_checkpoint(write(tmp_path / "model.pt", env, schema=schema), "rsl_rl", env)
+
+
 class Payload:
     """What a malicious file would hold."""
 

@@ -105,6 +105,9 @@ def test_another_schema_is_refused_by_name(home: Path) -> None:
         load_exported(env_of(RNN), home / "mlp.ts")
     with pytest.raises(UsageError, match=r"other observations: policy\.history is 1 there, 3 here"):
         load_exported(env_of(PENDULUM, history_length=3), home / "mlp.onnx")
+    terms = TASKS.get(PENDULUM).play_env.observations["policy"].terms
+    with pytest.raises(UsageError, match=r"other observations: policy\.terms in another order: joint_pos, .* there, "):
+        load_exported(env_of(PENDULUM, terms=dict(reversed(terms.items()))), home / "mlp.onnx")
 
 
 @pytest.mark.parametrize("suffix", [".ts", ".onnx"])
@@ -119,9 +122,12 @@ def test_what_is_no_exported_policy_is_refused(home: Path, tmp_path: Path, suffi
     beside.write_text("{")
     with pytest.raises(UsageError, match="not JSON"):
         load_exported(env, path)
-    beside.write_text(json.dumps({"format": "onnx"}))
-    with pytest.raises(UsageError, match="not the metadata of a policy"):
-        load_exported(env, path)
+    right = json.loads((home / f"mlp{suffix}.metadata.json").read_text())
+    untold = {key: value for key, value in right.items() if key != "task"}
+    for wrong in ({"format": "onnx"}, [], untold, {**right, "obs_groups": []}, {**right, "format": "pickle"}):
+        beside.write_text(json.dumps(wrong))
+        with pytest.raises(UsageError, match="not the metadata of a policy"):
+            load_exported(env, path)
     shutil.copy(home / f"mlp{suffix}.metadata.json", beside)
     with pytest.raises(UsageError, match=r"a damaged (torchscript|onnx) file"):
         load_exported(env, path)

@@ -13,7 +13,7 @@ from genelab.rl.statistics import mean_interval, overlap, share_interval, studen
     ("freedom", "quantile"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (99, 1.984), (10**6, 1.960)]
 )
 def test_students_t_is_that_of_the_tables(freedom: int, quantile: float) -> None:
-    assert student_t(freedom) == pytest.approx(quantile, rel=2e-3)
+    assert student_t(freedom) == pytest.approx(quantile, rel=1e-3)
 
 
 def test_the_interval_of_a_mean_by_hand() -> None:

@@ -89,8 +89,11 @@ def read_safely(path: Path) -> Any:
 def check_schema(saved: dict[str, Any], here: dict[str, Any], path: Path, task: str) -> None:
     """Refuse a checkpoint whose observations or actions are not the environment's, and say which."""
     for kind in ("actions", "observations"):
-        if saved[kind] != here[kind]:
-            raise UsageError(f"{path}: trained on {task} with other {kind}: {_difference(saved[kind], here[kind])}")
+        there, ours = saved[kind], here[kind]
+        if kind == "observations" and there.keys() == ours.keys():
+            there = {name: there[name] for name in ours}  # groups are taken by name, their terms by place
+        if not _same(there, ours):
+            raise UsageError(f"{path}: trained on {task} with other {kind}: {_difference(there, ours)}")
 
 
 def check_network(saved: dict[str, Any], here: dict[str, Any], path: Path) -> None:
@@ -100,12 +103,19 @@ def check_network(saved: dict[str, Any], here: dict[str, Any], path: Path) -> No
             raise UsageError(f"{path}: made with agent.{key} {saved[key]}; here it is {value}")
 
 
+def _same(saved: Any, here: Any) -> bool:
+    """Equal, and in the same order: terms of equal width may not change places."""
+    if isinstance(saved, dict) and isinstance(here, dict):
+        return list(saved) == list(here) and all(_same(saved[key], here[key]) for key in saved)
+    return saved == here
+
+
 def _difference(saved: Any, here: Any, where: str = "") -> str:
     if isinstance(saved, dict) and isinstance(here, dict):
         for key in [*saved, *(key for key in here if key not in saved)]:
-            if saved.get(key) != here.get(key):
+            if not _same(saved.get(key), here.get(key)):
                 return _difference(saved.get(key), here.get(key), f"{where}.{key}" if where else key)
-        return f"{where} has another order: {', '.join(saved)} there, {', '.join(here)} here"
+        return f"{f'{where} ' if where else ''}in another order: {', '.join(saved)} there, {', '.join(here)} here"
     return f"{where} is {_amount(saved)} there, {_amount(here)} here"
 
 

@@ -103,10 +103,7 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
     groups = metadata["obs_groups"]
     here = schema_of(env)
     check_schema(
-        {
-            "observations": {name: _schema(group) for name, group in groups.items()},
-            "actions": {term["name"]: term["dim"] for term in metadata["actions"]},
-        },
+        _schema(metadata),
         {**here, "observations": {name: here["observations"].get(name) for name in groups}},
         path,
         metadata["task"],
@@ -142,10 +139,20 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: an exported policy needs {beside.name} beside it") from error
     except ValueError as error:
         raise UsageError(f"{beside}: not JSON") from error
-    if not isinstance(metadata, dict) or not {"format", "obs_groups", "actions", "is_recurrent"} <= metadata.keys():
-        raise UsageError(f"{beside}: not the metadata of a policy exported by genelab")
+    try:
+        _schema(metadata)
+        _ = metadata["task"], metadata["is_recurrent"], SUFFIXES[metadata["format"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{beside}: not the metadata of a policy exported by genelab") from error
     return metadata
 
 
-def _schema(group: dict[str, Any]) -> dict[str, Any]:
-    return {"history": group["history_length"], "terms": {term["name"]: term["dim"] for term in group["terms"]}}
+def _schema(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What goes in and out, as `schema_of` tells it of an environment."""
+    return {
+        "observations": {
+            name: {"history": group["history_length"], "terms": {term["name"]: term["dim"] for term in group["terms"]}}
+            for name, group in metadata["obs_groups"].items()
+        },
+        "actions": {term["name"]: term["dim"] for term in metadata["actions"]},
+    }

@@ -33,7 +33,7 @@ def share_interval(hits: int, n: int) -> Interval:
 
 def student_t(freedom: int) -> float:
     """97.5 % quantile of Student's t, to a tenth of a percent (Abramowitz and Stegun 26.7.5)."""
-    exact = {1: 12.706204736, 2: 4.302652730}
+    exact = {1: 12.706204736, 2: 4.302652730, 3: 3.182446305}
     if freedom in exact:
         return exact[freedom]
     z, v = Z, float(freedom)
