@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -188,6 +189,14 @@ def test_a_return_that_is_no_number_is_an_error() -> None:
         evaluate(env, still(env), episodes=8, seed=0)
 
 
+def test_a_metric_that_is_no_number_does_not_cost_the_evaluation() -> None:
+    cfg = TASKS.get(TASK).play_env
+    cfg.episode_length_s = 0.02
+    cfg.metrics = {"broken": MetricTermCfg(func=broken), "age": MetricTermCfg(func=age)}
+    env = ManagerBasedRlEnv(eval_cfg(cfg, 4))
+    assert evaluate(env, still(env), episodes=8, seed=0).task_metrics == {"broken": None, "age": 1.5}
+
+
 def broken(env: ManagerBasedRlEnv) -> Tensor:
     value = torch.zeros(env.num_envs)
     value[2] = math.nan if env.common_step_counter == 3 else 0.0
@@ -248,11 +257,14 @@ def test_wrong_words_are_one_line_and_leave_no_file(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("genelab.rl.evaluator.evaluate", None)  # all of this is found before anything runs
     Path("taken").mkdir()
+    os.mkfifo("pipe")
     for words, message in (
         ([TASK, "nothing.pt"], "nothing.pt: no such checkpoint"),
         ([TASK, str(checkpoint), "--best"], "--best chooses among the checkpoints of a run"),
         ([TASK, str(checkpoint), "--out", "no/where.json"], "--out: there is no directory no"),
         ([TASK, str(checkpoint), "--out", "taken"], "--out: taken is a directory; give a file"),
+        ([TASK, str(checkpoint), "--out", "pipe"], "--out: pipe is no regular file"),
+        ([TASK, str(checkpoint), "--vis"], "No such option '--vis'"),
         ([TASK, str(checkpoint), "--out", "/proc/eval.json"], "--out: cannot write /proc/eval.json"),
         (["GeneLab-Double-Inverted-Pendulum-v0", str(checkpoint)], "with other observations"),
         ([TASK, str(checkpoint), "--engine", "bullet"], "'bullet' is not one of 'auto', 'mujoco', 'genesis', 'all'"),
@@ -261,7 +273,8 @@ def test_wrong_words_are_one_line_and_leave_no_file(
         err = capfd.readouterr().err
         assert message in err
         assert len(err.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == [Path(tmp_path / "taken")]
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "pipe", tmp_path / "taken"]
+    assert Path("pipe").is_fifo()
     assert run(["play", TASK, "--engine", "all"]) == 2
     assert "'all' is not one of 'auto', 'mujoco', 'genesis'" in capfd.readouterr().err
 

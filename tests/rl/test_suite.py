@@ -203,6 +203,12 @@ def test_wrong_files_are_refused_before_anything_runs(
     Path("empty.json").write_text("[]")
     Path("text.json").write_text("{")
     Path("list.json").write_text("[1]")
+    Path("nan.json").write_text('[{"task": "x", "checkpoint": "y", "seed": NaN}]')
+    report = {"rows": [{**row(SINGLE, "a.pt", seed=0), "evaluation": {"metrics": {"return_mean": 9}}}]}
+    Path("good.json").write_text(json.dumps(report))
+    for name, value in (("nan", "NaN"), ("huge", "1e999"), ("word", '"9"')):
+        Path(f"{name}_report.json").write_text(json.dumps(report).replace("9", value))
+    Path("failed.json").write_text('{"rows": [{"evaluation": null}]}')
     here = sorted(Path().iterdir())
     for words, message in (
         ([], "what is to be measured? Pass --suite FILE"),
@@ -211,6 +217,13 @@ def test_wrong_files_are_refused_before_anything_runs(
         (["--suite", "empty.json"], "--suite: empty.json must be a list of rows"),
         (["--suite", "ok.json", "--reference", "no.json"], "--reference: cannot read no.json"),
         (["--suite", "ok.json", "--reference", "list.json"], "--reference: list.json is not a report of"),
+        (["--suite", "nan.json"], "--suite: nan.json is not JSON: NaN is no number"),
+        (["--suite", "ok.json", "--reference", "nan_report.json"], "nan_report.json is not JSON: NaN is no number"),
+        (["--suite", "ok.json", "--reference", "huge_report.json"], "huge_report.json is not JSON: 1e999 is no number"),
+        (["--suite", "ok.json", "--reference", "word_report.json"], "--reference: word_report.json is not a report of"),
+        (["--suite", "ok.json", "--reference", "failed.json"], "failed.json has no evaluated row to compare with"),
+        (["--suite", "ok.json", "--reference", "good.json", "--tolerance", "nan"], "--tolerance must be a number of"),
+        (["--suite", "ok.json", "--reference", "good.json", "--tolerance", "inf"], "--tolerance must be a number of"),
         (["--suite", "ok.json", "--tolerance", "0.2"], "--tolerance is for the comparison with --reference"),
         (["--suite", "ok.json", "--out", "no/r.json"], "--out: there is no directory no"),
     ):

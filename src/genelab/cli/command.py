@@ -72,10 +72,11 @@ def best_option(function: Function) -> Function:
     return click.option("--best", is_flag=True, help=text)(function)
 
 
-def simulation_options(function: Function, engines: Sequence[str] = ENGINES) -> Function:
+def simulation_options(function: Function, engines: Sequence[str] = ENGINES, viewer: bool = True) -> Function:
     """The flags that stand for `env.simulation.*`, the same for every verb that runs a task."""
+    vis = click.option("-v", "--vis", is_flag=True, help="Show a viewer; play then runs until it is closed.")
     options = (
-        click.option("-v", "--vis", is_flag=True, help="Show a viewer; play then runs until it is closed."),
+        *((vis,) if viewer else ()),
         click.option("--headless", is_flag=True, help="Show no viewer."),
         click.option("--gpu", is_flag=True, help="Run on the GPU."),
         click.option("--dt", type=click.FloatRange(min=0, min_open=True), help="Physics step, s."),
@@ -88,15 +89,16 @@ def simulation_options(function: Function, engines: Sequence[str] = ENGINES) -> 
 
 def shortcut_overrides(options: Mapping[str, Any]) -> list[Override]:
     """What the shortcut flags mean as overrides; explicit overrides come after them."""
-    if options["vis"] and options["headless"]:
+    vis = options.get("vis", False)
+    if vis and options["headless"]:
         raise click.UsageError("--vis and --headless exclude each other: pass one of them")
     paths = {"steps": "env.simulation.steps", "dt": "env.simulation.dt", "engine": "env.simulation.engine"}
     paths["seed"] = "env.seed"
     given = [Override(path, str(options[name])) for name, path in paths.items() if options.get(name) is not None]
     if options["gpu"]:
         given.append(Override("env.simulation.gpu", "true"))
-    if options["vis"] or options["headless"]:
-        given.append(Override("env.simulation.vis", str(options["vis"])))
+    if vis or options["headless"]:
+        given.append(Override("env.simulation.vis", str(vis)))
     return given
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("eval.json"), help="[eval.json]")
 @click.option("--max-steps", type=click.IntRange(min=1), help="Stop after this many control steps.")
 @click.option("--probe/--no-probe", default=True, help="Judge a velocity command by direction, too [probe].")
-@partial(simulation_options, engines=(*ENGINES, "all"))
+@partial(simulation_options, engines=(*ENGINES, "all"), viewer=False)
 def command(
     task: str,
     imports: Sequence[str],
@@ -100,7 +100,7 @@ def _table(reports: Sequence[dict[str, Any]]) -> Table:
     metrics = [report["metrics"] for report in reports]
 
     def row(name: str, values: Sequence[float | None], digits: int, texts: Sequence[str] | None = None) -> None:
-        cells = list(texts or [_number(value, digits) for value in values])
+        cells = list(texts or [_number(value, digits, "no number") for value in values])
         if len(values) == 2:
             a, b = values
             cells.append("" if a is None or b is None else f"{b - a:+.{digits}f}")
@@ -137,8 +137,8 @@ def _probe_table(reports: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "not published" if value is None else f"{value:.{digits}f}"
+def _number(value: float | None, digits: int, absent: str = "not published") -> str:
+    return absent if value is None else f"{value:.{digits}f}"
 
 
 def _print_overlap(difference: dict[str, Any]) -> None:

@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
+from genelab.cli.command import (
+    CHECKPOINT_HELP,
+    TaskCommand,
+    best_option,
+    import_modules,
+    say,
+    shortcut_overrides,
+    simulation_options,
+    task_argument,
+)
 from genelab.config import Override
 
 
-@click.command("export", cls=TaskCommand)
+@click.command(
+    "export",
+    cls=TaskCommand,
+    help="Write the policy CKPT to a file that runs without genelab.\n\n"
+    "The file takes raw observations: clip, scale and learned normaliser are inside. Beside it goes "
+    f"FILE.metadata.json, which tells all that a robot's program has to know.\n\n{CHECKPOINT_HELP}",
+)
 @task_argument
 @click.argument("checkpoint", metavar="CKPT")
-@click.option("--best", is_flag=True, help="Of a run, the checkpoint with the best evaluation.")
+@best_option
 @click.option(
     "--format", type=click.Choice(["torchscript", "onnx"]), help="What to write [torchscript, or as --out is called]."
 )
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="[policy.ts or policy.onnx]")
 @click.option("--opset", type=int, help="Version of ONNX' operators [17].")
-@simulation_options
+@partial(simulation_options, viewer=False)
 def command(
     task: str,
     imports: Sequence[str],
@@ -33,11 +49,6 @@ def command(
     overrides: Sequence[Override],
     **options: Any,
 ) -> None:
-    """Write the policy of a checkpoint to a file that runs without genelab.
-
-    CKPT is a file, a run directory, `latest` or `pretrained`. The file takes raw observations: clip, scale and learned
-    normaliser are inside. Beside it goes FILE.metadata.json, which tells all that a robot's program has to know.
-    """
     changes = [*shortcut_overrides(options), *overrides]
     import_modules(imports)
     from genelab.rl import export_task

@@ -61,8 +61,8 @@ class Evaluation:
     successes: list[bool] | None
     """None if the task publishes no `is_success`."""
     seconds: float
-    task_metrics: dict[str, float] = field(default_factory=dict)
-    """Mean over the episodes of each metric of the task."""
+    task_metrics: dict[str, float | None] = field(default_factory=dict)
+    """Mean over the episodes of each metric of the task; None if it is no finite number."""
     rewards: dict[str, float] = field(default_factory=dict)
     """What each reward term contributed to the mean return."""
     terminations: dict[str, float] = field(default_factory=dict)
@@ -206,7 +206,7 @@ def difference(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
             f"{name}_ci95_overlap": overlap(metrics[f"{name}_ci95"], others[f"{name}_ci95"])
             for name in ("return", "length", "success")
         },
-        "task_metrics": {name: second["task_metrics"][name] - first["task_metrics"][name] for name in shared},
+        "task_metrics": {name: minus(first["task_metrics"][name], second["task_metrics"][name]) for name in shared},
     }
 
 
@@ -366,7 +366,7 @@ class _Book:
             lengths=columns[1].int().tolist(),
             successes=columns[2].bool().tolist() if self._has_success else None,
             seconds=seconds,
-            task_metrics=metrics,
+            task_metrics={name: value if math.isfinite(value) else None for name, value in metrics.items()},
             rewards=rewards,
             terminations=terminations,
         )

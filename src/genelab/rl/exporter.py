@@ -28,6 +28,7 @@ from genelab.rl.backends.base import Actor, InferenceSetup, need_library, select
 from genelab.rl.evaluator import eval_cfg
 from genelab.rl.export_metadata import describe, input_names, output_names
 from genelab.rl.exported import SUFFIXES, is_exported, metadata_path, open_policy
+from genelab.rl.report import check_out
 
 Format = Literal["torchscript", "onnx"]
 
@@ -124,11 +125,8 @@ def _check(format: Format, out: Path, opset: int | None, checkpoint: Path) -> No
         raise UsageError(f"{checkpoint}: no such checkpoint")
     if is_exported(checkpoint):
         raise UsageError(f"{checkpoint}: an exported policy already; give the checkpoint that it was made from")
-    if not out.resolve().parent.is_dir():
-        raise UsageError(f"--out: there is no directory {out.parent}")
     for path in (out, metadata_path(out)):
-        if path.is_dir():
-            raise UsageError(f"--out: {path} is a directory")
+        check_out(path)
     if format == "onnx":
         need_library("onnx", "onnx")
         need_library("onnxruntime", "onnx")

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from genelab.config import atomic_write_text
-from genelab.errors import UsageError
+from genelab.errors import GenelabError, UsageError
 
 
 def check_out(out: Path) -> None:
     """Refuse a file that could not be written in the end."""
     if out.is_dir():
         raise UsageError(f"--out: {out} is a directory; give a file")
+    if out.exists() and not out.is_file():  # a device or pipe would be replaced
+        raise UsageError(f"--out: {out} is no regular file")
     if not out.resolve().parent.is_dir():
         raise UsageError(f"--out: there is no directory {out.parent}")
     probe = out.with_name(f".{out.name}.{os.urandom(4).hex()}.tmp")
@@ -29,5 +31,7 @@ def write_report(report: dict[str, Any], out: Path) -> None:
     """Write JSON in one step."""
     try:
         atomic_write_text(out, json.dumps(report, indent=2, allow_nan=False) + "\n")
+    except ValueError as error:
+        raise GenelabError(f"--out: nothing written to {out}: a number of the report is NaN or infinite") from error
     except OSError as error:
         raise UsageError(f"--out: cannot write {out}: {error.strerror}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +108,8 @@ def run_suite(
 
     With a reference, an earlier report, a return that drops by more than `tolerance` × its size is a regression.
     """
+    if not 0 <= tolerance < math.inf:  # with a NaN nothing would ever be a regression
+        raise UsageError(f"--tolerance must be a number of at least 0, got {tolerance}")
     outcomes = read_suite(suite)
     baseline = None if reference is None else read_baseline(reference)
     if reference is not None and reference.resolve() == out.resolve():
@@ -157,10 +160,12 @@ def read_baseline(path: Path) -> list[dict[str, Any]]:
     try:
         rows = [row for row in report["rows"] if row["evaluation"] is not None]
         for row in rows:
-            float(row["evaluation"]["metrics"]["return_mean"])
             _ = (row["task"].casefold(), row["checkpoint"], row["seed"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+            _ = row["evaluation"]["metrics"]["return_mean"] + 0.0
+    except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"--reference: {path} is not a report of genelab benchmark --suite") from error
+    if not rows:
+        raise UsageError(f"--reference: {path} has no evaluated row to compare with")
     return rows
 
 
@@ -277,8 +282,16 @@ def _parse_row(given: Any) -> Row:
 
 def _read_json(path: Path, option: str) -> Any:
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(), parse_float=_finite, parse_constant=_finite)
     except OSError as error:
         raise UsageError(f"{option}: cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{option}: {path} is not JSON: {error}") from error
+
+
+def _finite(word: str) -> float:
+    """Python would read NaN and Infinity, which are no JSON and with which nothing can be compared."""
+    value = float(word)
+    if not math.isfinite(value):
+        raise ValueError(f"{word} is no number")
+    return value
