@@ -233,6 +233,7 @@ def test_a_scene_warns_about_options_for_rl_and_plays(tmp_path: Path, capfd: pyt
         ([TASK, "--stps", "3"], "No such option '--stps'. (Did you mean"),
         ([TASK, "--import", "no_such_module"], "cannot import 'no_such_module': ModuleNotFoundError"),
         ([TASK, "--checkpoint", "no.pt"], "no.pt: no such checkpoint; give a file, a run directory, latest or"),
+        ([TASK, "--agent", "random", "--checkpoint", "pretrained"], "--checkpoint is for --agent trained, not random"),
         ([], "Missing argument 'TASK'."),
     ],
 )

@@ -33,7 +33,8 @@ def test_options_reach_the_run(capfd: pytest.CaptureFixture[str]) -> None:
     assert train("--max_iterations", "2", "--seed", "9", "--agent.algorithm.gamma", "0.9", "--dt", "0.004") == 0
     out = capfd.readouterr().out
     assert out.startswith("completed: 192 env steps")
-    assert f"genelab play {TASK} --checkpoint run/model_final.pt" in out
+    assert f"genelab eval {TASK} run/model_final.pt\n" in out
+    assert f"genelab play {TASK} --checkpoint run/model_final.pt\n" in out
     assert (params("env")["scene"]["num_envs"], params("env")["simulation"]["dt"]) == (4, 0.004)
     assert (params("agent")["max_iterations"], params("agent")["seed"]) == (2, 9)
     assert params("agent")["algorithm"]["gamma"] == 0.9
@@ -100,6 +101,8 @@ def test_prof_traces_iterations() -> None:
         (("--max-iterations", "2", "--steps", "3"), "--steps is another name for --max-iterations"),
         (("--agent.algorithm.gama", "1"), "agent.algorithm.gama: no such key. Did you mean 'gamma'"),
         (("--checkpoint", "nothing.pt"), "nothing.pt: no such checkpoint"),
+        (("--checkpoint", "pretrained"), "policy.ts is an exported policy, which cannot learn; give a checkpoint"),
+        (("--eval-episodes", "3"), "--eval-episodes, --eval-num-envs and --eval-seed need --eval-every K"),
         (("--vis", "--headless"), "--vis and --headless exclude each other"),
     ],
 )
@@ -107,6 +110,16 @@ def test_wrong_words(words: tuple[str, ...], message: str, capfd: pytest.Capture
     assert train(*words) == 2
     err = capfd.readouterr().err
     assert message in err
+    assert len(err.splitlines()) == 1
+    assert not Path("run").exists()
+
+
+def test_weights_of_another_network_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", TASK, "--num-envs", "4", "--log-dir", "first", "--max-iterations", "1", "-q"]) == 0
+    capfd.readouterr()
+    assert train("--checkpoint", "first", "--agent.actor.hidden_dims", "[8]", "-q") == 2
+    err = capfd.readouterr().err
+    assert "model_final.pt: its network is not the one that agent.actor and agent.critic describe" in err
     assert len(err.splitlines()) == 1
 
 

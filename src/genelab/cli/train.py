@@ -98,6 +98,8 @@ def command(
     """Train TASK with the RL library that its agent config asks for."""
     if max_iterations is not None and steps is not None:
         raise click.UsageError("--steps is another name for --max-iterations: pass one of them")
+    if eval_every is None and any(_given(ctx, name) for name in ("eval_episodes", "eval_num_envs", "eval_seed")):
+        raise click.UsageError("--eval-episodes, --eval-num-envs and --eval-seed need --eval-every K")
     changes = [*shortcut_overrides(options), *overrides]
     budget = steps if max_iterations is None else max_iterations
     if resume is not None and (changes or num_envs or seed is not None or log_dir or checkpoint):
@@ -165,15 +167,19 @@ def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
         go_on = f"--resume {shlex.quote(str(result.path))}" if resumable else checkpoint
         click.echo(f"go on with: genelab train {task} {go_on}")
         raise click.exceptions.Exit(130)
+    click.echo(f"judge it:   genelab eval {task} {shlex.quote(str(result.checkpoint))}")
     click.echo(f"look at it: genelab play {task} {checkpoint}")
+
+
+def _given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def _words(ctx: click.Context, without: Sequence[str]) -> list[str]:
     """The command line, for another process: what the user gave, but for these options."""
     words = [ctx.params["task"]]
     for param in ctx.command.params:
-        given = ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.COMMANDLINE
-        if isinstance(param, click.Option) and given and param.name not in without:
+        if isinstance(param, click.Option) and _given(ctx, str(param.name)) and param.name not in without:
             flag, value = max(param.opts, key=len), ctx.params[str(param.name)]
             values = value if isinstance(value, tuple) else [value]
             words += [flag] if param.is_flag else [f"{flag}={one}" for one in values]

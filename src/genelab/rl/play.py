@@ -112,6 +112,8 @@ def _row(values: Tensor) -> str:
 
 def _find_policy(task_id: str, agent: Agent, checkpoint: str | Path | None, best: bool) -> Path | None:
     """The file of a trained policy: the one that was given, or the one that is shipped with the task."""
+    if checkpoint is not None and agent != "trained":
+        raise UsageError(f"--checkpoint is for --agent trained, not {agent}: pass one of them")
     if checkpoint is not None:
         return find_checkpoint(task_id, checkpoint, best=best)
     if best:

@@ -23,6 +23,7 @@ from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends import Backend, TrainContext, select_backend
 from genelab.rl.eval_callback import EvalCallback
 from genelab.rl.evaluator import eval_cfg
+from genelab.rl.exported import is_exported
 from genelab.rl.launch.ranks import FollowerMonitor, Rank, check_backend, open_run
 from genelab.rl.loggers import LoggerName, check_logger, open_logger
 from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writer
@@ -89,6 +90,8 @@ def train_task(
     if not rank.alone:
         check_backend(backend.name, task_id)
     cfg.env.seed = cfg.agent.seed + rank.index
+    if checkpoint is not None and is_exported(checkpoint):
+        raise UsageError(f"--checkpoint: {checkpoint} is an exported policy, which cannot learn; give a checkpoint")
     run = open_run(log_dir or RunDirectory.default_path(backend.name, task_id))
     training = _Training(task_id, cfg.env, cfg.agent, backend, run, logger, evaluation, profile, report, notify)
     run.create()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ class RslRlBackend(Backend):
             runner = _make_runner(env, context.agent)
             learner = RslRlLearner(runner, env, context)
             if context.checkpoint is not None:
-                _load_weights(runner, load_checkpoint(context.checkpoint, self.name, context.env))
+                content = load_checkpoint(context.checkpoint, self.name, context.env)
+                with _naming_the_network(context.checkpoint, "agent.actor and agent.critic describe"):
+                    runner.alg.load(content, {"actor": True, "critic": True}, strict=True)
             if context.resume is not None:
                 learner.resume(context.resume)
             runner.logger = _MonitorLogger(learner, context)
@@ -53,10 +56,8 @@ class RslRlBackend(Backend):
     ) -> InferenceSetup:
         content = load_checkpoint(checkpoint, self.name, env)
         actor = _make_actor(env, agent)
-        try:
+        with _naming_the_network(checkpoint, "agent.actor describes"):
             actor.load_state_dict(content["actor_state_dict"])
-        except RuntimeError as error:
-            raise UsageError(f"{checkpoint}: its network is not the one that agent.actor describes") from error
         return _inference(actor, agent, deterministic=deterministic)
 
 
@@ -219,7 +220,26 @@ def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
             super().learn(*args, **options)
 
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
-        return Runner(env, _runner_cfg(env, agent), log_dir=None, device=str(env.device))
+        runner = Runner(env, _runner_cfg(env, agent), log_dir=None, device=str(env.device))
+    for model, cfg in ((runner.alg.actor, agent.actor), (runner.alg.critic, agent.critic)):
+        if cfg.rnn_type is not None and cfg.rnn_memory_steps is not None:
+            remember(model.rnn.rnn, cfg.rnn_memory_steps)
+    return runner
+
+
+@torch.no_grad()
+def remember(rnn: torch.nn.LSTM | torch.nn.GRU, steps: int) -> None:
+    """Set the gates' biases so that units remember for times spread over `steps` (Tallec and Ollivier, 2018)."""
+    if steps < 3:
+        raise UsageError(f"rnn_memory_steps: at least 3, got {steps}")
+    size = rnn.hidden_size
+    for layer in range(rnn.num_layers):
+        inputs, hidden = getattr(rnn, f"bias_ih_l{layer}"), getattr(rnn, f"bias_hh_l{layer}")
+        keep = torch.log(1.0 + (steps - 2.0) * torch.rand(size, device=inputs.device))
+        hidden[: 2 * size] = 0.0
+        inputs[size : 2 * size] = keep  # an LSTM's forget gate, a GRU's update gate: open
+        if isinstance(rnn, torch.nn.LSTM):
+            inputs[:size] = -keep  # and its input gate closed
 
 
 def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
@@ -277,8 +297,13 @@ def _model_cfg(model: RslRlModelCfg) -> dict[str, Any]:
     return cfg
 
 
-def _load_weights(runner: Any, content: dict[str, Any]) -> None:
-    runner.alg.load(content, {"actor": True, "critic": True}, strict=True)
+@contextlib.contextmanager
+def _naming_the_network(checkpoint: Path, wanted: str) -> Iterator[None]:
+    """Weights that do not fit are the user's to mend, in one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UsageError(f"{checkpoint}: its network is not the one that {wanted}") from error
 
 
 def _inference(actor: Any, agent: RslRlOnPolicyRunnerCfg, *, deterministic: bool = True) -> InferenceSetup:
