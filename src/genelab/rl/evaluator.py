@@ -60,7 +60,6 @@ class Evaluation:
     lengths: list[int]
     successes: list[bool] | None
     """None if the task publishes no `is_success`."""
-    seconds: float
     task_metrics: dict[str, float | None] = field(default_factory=dict)
     """Mean over the episodes of each metric of the task; None if it is no finite number."""
     rewards: dict[str, float] = field(default_factory=dict)
@@ -284,7 +283,6 @@ def evaluate(
     observations, _ = env.reset(seed=seed)
     setup.reset(None)
     book = _Book(env, quota)
-    start = time.perf_counter()
     step = 0
     while not book.full:
         if max_steps is not None and step >= max_steps:
@@ -295,7 +293,7 @@ def evaluate(
         setup.reset(done)
         book.add(reward, done, info)
         step += 1
-    result = book.close(episodes, time.perf_counter() - start)
+    result = book.close(episodes)
     if len(result.returns) < episodes:
         ended = f"only {len(result.returns)} of {episodes} episodes ended within --max-steps {max_steps}"
         notify(f"{ended}: short ones count for too much")
@@ -347,7 +345,7 @@ class _Book:
         )
         return torch.cat([part.double() for part in parts])
 
-    def close(self, episodes: int, seconds: float) -> Evaluation:
+    def close(self, episodes: int) -> Evaluation:
         """The result; the first episodes of all environments before the second ones."""
         finished = torch.arange(self._quota, device=self._count.device) < self._count[:, None]
         keep = finished.T.flatten().nonzero().flatten()[:episodes]
@@ -365,7 +363,6 @@ class _Book:
             returns=columns[0].tolist(),
             lengths=columns[1].int().tolist(),
             successes=columns[2].bool().tolist() if self._has_success else None,
-            seconds=seconds,
             task_metrics={name: value if math.isfinite(value) else None for name, value in metrics.items()},
             rewards=rewards,
             terminations=terminations,

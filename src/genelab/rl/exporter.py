@@ -20,12 +20,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from genelab.config import TASKS, Override, apply_overrides
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.config import TASKS, Override
+from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError, summary
 from genelab.managers.observations import ObservationGroup
 from genelab.rl.backends.base import Actor, InferenceSetup, need_library, select_backend
-from genelab.rl.evaluator import eval_cfg
+from genelab.rl.evaluator import policy_on_task
 from genelab.rl.export_metadata import describe, input_names, output_names
 from genelab.rl.exported import SUFFIXES, is_exported, metadata_path, open_policy
 from genelab.rl.report import check_out
@@ -74,15 +74,8 @@ def export_task(
         format = "onnx" if out is not None and out.suffix == SUFFIXES["onnx"] else "torchscript"
     out = Path(f"policy{SUFFIXES[format]}") if out is None else out
     _check(format, out, opset, checkpoint)
-    task = TASKS.get(task_id)
-    backend = select_backend(task.agent)
-    cfg = task.play_env if task.play_env is not None else task.env
-    if not isinstance(cfg, ManagerBasedRlEnvCfg):
-        raise UsageError(f"{task_id} is a scene to play: it has no policy to export")
-    apply_overrides({"env": cfg, "agent": task.agent}, overrides)
-    env = ManagerBasedRlEnv(eval_cfg(cfg, _NUM_ENVS), notify=notify)
-    try:
-        setup = backend.load(env, task.agent, checkpoint)
+    backend = select_backend(TASKS.get(task_id).agent)
+    with policy_on_task(task_id, checkpoint, num_envs=_NUM_ENVS, overrides=overrides, notify=notify) as (env, setup):
         if setup.actor is None:
             raise UsageError(f"policies of {backend.name} cannot be exported: its backend gives no actor")
         metadata = describe(env, setup.actor, task=TASKS.entry(task_id).id, backend=backend.name, checkpoint=checkpoint)
@@ -90,8 +83,6 @@ def export_task(
         groups = [env.observation_manager.groups[name] for name in setup.actor.groups]
         experience = collect(env, setup, groups)
         policy = WholePolicy(groups, setup.actor).to(_CPU).eval().requires_grad_(False)
-    finally:
-        env.close()
     if format == "onnx":
         metadata["opset"] = opset or OPSET
         data = to_onnx(policy, setup.actor, metadata["opset"])
