@@ -80,6 +80,7 @@ def target_error(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT)
 def env_cfg() -> ManagerBasedRlEnvCfg:
     """The inverted pendulum with a hidden target, and without pushes."""
     cfg = inverted_pendulum.env_cfg()
+    cfg.scene.num_envs = 256
     cfg.episode_length_s = 1.0
     cfg.commands = {"target": TargetCommandCfg(position_range=(-0.8, 0.8))}
     for group in cfg.observations.values():
@@ -100,7 +101,7 @@ def ppo_cfg(*, recurrent: bool) -> RslRlOnPolicyRunnerCfg:
     """One episode per iteration and environment, so that learning reaches back to the cue."""
     critic = RslRlModelCfg(hidden_dims=(128, 128))
     if recurrent:
-        critic = RslRlModelCfg(hidden_dims=(128,), rnn_type="lstm", rnn_hidden_dim=128, rnn_num_layers=1)
+        critic = RslRlModelCfg(hidden_dims=(128,), rnn_type="lstm", rnn_hidden_dim=128, rnn_memory_steps=100)
     actor = dataclasses.replace(critic, distribution=RslRlDistributionCfg())
     return RslRlOnPolicyRunnerCfg(
         experiment_name=f"inverted_pendulum_memory_{'rnn' if recurrent else 'mlp'}",

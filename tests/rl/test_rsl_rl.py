@@ -15,6 +15,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl import EvalOptions, Progress, TrainResult, resume_task, train_task
 from genelab.rl.backends import select_backend
+from genelab.rl.backends.rsl_rl import remember
 from genelab.rl.evaluator import eval_cfg, evaluate
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
@@ -146,6 +147,42 @@ def test_a_loaded_policy_acts_exactly_as_the_live_one_did(rnn_type: str | None) 
             done = terminated | truncated if step != 10 else torch.ones(8, dtype=torch.bool)
             loaded.reset(done)
             live[-1].reset(done)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_a_network_can_be_born_with_a_memory(kind: Any) -> None:
+    """How much of the first input is left after fifty steps, over the steps after it."""
+
+    def left(rnn: Any) -> float:
+        inputs = torch.zeros(51, 1, 3)
+        inputs[0] = 5.0
+        seen, silent = rnn(inputs)[0], rnn(torch.zeros_like(inputs))[0]
+        return ((seen - silent)[-1].norm() / (seen - silent)[0].norm()).item()
+
+    torch.manual_seed(0)
+    rnn = kind(3, 64)
+    assert left(rnn) < 1e-3
+    remember(rnn, 100)
+    assert left(rnn) > 0.1
+
+
+def test_memory_is_set_in_the_networks_that_ask_for_it() -> None:
+    few = [Override("agent.actor.rnn_memory_steps", "50"), Override("agent.critic.rnn_memory_steps", "none")]
+    result = train("run", RNN, iterations=1, overrides=few)
+    forget = {name: value[128:256] for name, value in weights(result.checkpoint).items() if "rnn.bias_ih" in name}
+    actor, critic = (next(v for n, v in forget.items() if n.startswith("critic.") == side) for side in (False, True))
+    assert 2.0 < actor.mean() < 4.0  # log of 1 … 49 is 2.9 in the mean
+    assert critic.mean().abs() < 0.5
+    with pytest.raises(UsageError, match="rnn_memory_steps: at least 3, got 2"):
+        train("other", RNN, iterations=1, overrides=[Override("agent.actor.rnn_memory_steps", "2")])
+
+
+@pytest.mark.parametrize("ages", [True, False])
+def test_episodes_begin_at_random_ages_or_together(ages: bool) -> None:
+    few = [Override("agent.random_episode_ages", str(ages)), Override("agent.num_steps_per_env", "4")]
+    result = train("run", iterations=1, overrides=few)
+    lengths = torch.load(result.path / "resume.pt", weights_only=True)["env"]["memory"]["episode_length_buf"]
+    assert (len(set(lengths.tolist())) > 4) is ages
 
 
 def test_a_stochastic_policy_differs_from_the_deterministic_one() -> None:

@@ -54,6 +54,9 @@ class RslRlModelCfg:
     """Width of the recurrent layer."""
     rnn_num_layers: int = 1
     """Depth of the recurrent layer."""
+    rnn_memory_steps: int | None = None
+    """Control steps over which the recurrent layer remembers before it has learned anything, by the biases of its gates
+    (chrono initialisation); None: those of torch, which forget half with every step."""
 
 
 @dataclass(kw_only=True)
