@@ -19,7 +19,7 @@ from genelab.mdp import JointPositionActionCfg, VelocityCommandCfg, VelocityStag
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlPpoAlgorithmCfg
 from genelab.scene import ContactSensorCfg, PointsSensorCfg
 from genelab_unitree.robots.g1 import ACTION_SCALE, FOOT, g1_cfg
-from genelab_unitree.rough import Roughness, make_rough, rough_ppo
+from genelab_unitree.rough import Roughness, make_rough, rough_play, rough_ppo
 from genelab_unitree.velocity import COMMAND, push, velocity_env
 
 ROUGHNESS = Roughness(stairs=(0.05, 0.23), boxes=(0.05, 0.20), rubble=(0.02, 0.10), slope=(0.0, 0.4))
@@ -204,4 +204,4 @@ def flat_task() -> TaskCfg:
 def rough_task() -> TaskCfg:
     """Genelab-Velocity-Rough-Unitree-G1-v0."""
     env = rough_env()
-    return TaskCfg(env=env, play_env=play_cfg(env), agent=rough_ppo_cfg())
+    return TaskCfg(env=env, play_env=rough_play(env), agent=rough_ppo_cfg())

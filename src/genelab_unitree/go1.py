@@ -10,7 +10,7 @@ from genelab.mdp import JointPositionActionCfg, VelocityCommandCfg
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlPpoAlgorithmCfg
 from genelab.scene import ContactSensorCfg, PointsSensorCfg
 from genelab_unitree.robots.go1 import ACTION_SCALE, FOOT, go1_cfg
-from genelab_unitree.rough import Roughness, make_rough, rough_ppo
+from genelab_unitree.rough import Roughness, make_rough, rough_play, rough_ppo
 from genelab_unitree.velocity import COMMAND, push, velocity_env
 
 ROUGHNESS = Roughness(stairs=(0.03, 0.13), boxes=(0.03, 0.11), rubble=(0.02, 0.07), slope=(0.0, 0.3))
@@ -46,7 +46,7 @@ def flat_env() -> ManagerBasedRlEnvCfg:
         "flat_orientation": RewardTermCfg(func=mdp.flat_orientation_l2, weight=-1.0),
         "base_height": RewardTermCfg(func=mdp.base_height_l2, weight=-1.0, params={"target": 0.34}),
         "joint_torques": RewardTermCfg(func=mdp.joint_torques_l2, weight=-2e-4),
-        "joint_acc": RewardTermCfg(func=mdp.JointAccL2, weight=-1e-5, ramp=(0.01, 12_000)),
+        "joint_acc": RewardTermCfg(func=mdp.JointAccL2, weight=-1e-5, ramp=(0.01, 48_000)),
         "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.01),
         "joint_pos_limits": RewardTermCfg(func=mdp.joint_pos_limits, weight=-1.0),
         "thigh_contact": RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"sensor": "thigh_contact"}),
@@ -62,7 +62,7 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
     """PPO within an hour of two CPU cores."""
     return RslRlOnPolicyRunnerCfg(
         experiment_name="go1_velocity_flat",
-        max_iterations=1500,
+        max_iterations=2500,
         save_interval=100,
         actor=RslRlModelCfg(hidden_dims=(128, 128, 128), distribution=RslRlDistributionCfg()),
         critic=RslRlModelCfg(hidden_dims=(128, 128, 128)),
@@ -93,4 +93,4 @@ def rough_ppo_cfg() -> RslRlOnPolicyRunnerCfg:
 def rough_task() -> TaskCfg:
     """Genelab-Velocity-Rough-Unitree-Go1-v0."""
     env = rough_env()
-    return TaskCfg(env=env, play_env=play_cfg(env), agent=rough_ppo_cfg())
+    return TaskCfg(env=env, play_env=rough_play(env), agent=rough_ppo_cfg())

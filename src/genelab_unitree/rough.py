@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from genelab import mdp
-from genelab.envs import ManagerBasedRlEnvCfg
+from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
 from genelab.managers import CurriculumTermCfg, ObservationTermCfg, TerminationTermCfg, symmetric
 from genelab.rl.config import RslRlOnPolicyRunnerCfg
 from genelab.scene import HeightScanCfg
@@ -72,6 +72,14 @@ def make_rough(cfg: ManagerBasedRlEnvCfg, roughness: Roughness, scan_body: str) 
     cfg.terminations["out_of_terrain"] = TerminationTermCfg(
         func=mdp.out_of_terrain, time_out=True, params={"margin": 1.0}
     )
+
+
+def rough_play(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
+    """To watch and to judge: robots on all levels, since nothing promotes them there."""
+    cfg = play_cfg(cfg)
+    assert isinstance(cfg.scene.terrain, TerrainGeneratorCfg)
+    cfg.scene.terrain.max_init_level = None
+    return cfg
 
 
 def rough_ppo(agent: RslRlOnPolicyRunnerCfg) -> RslRlOnPolicyRunnerCfg:

@@ -59,7 +59,7 @@ class HeightScan(FrameSensor):
         # As complex numbers: torch adds rows of pairs one by one, five times slower.
         heading = gm.yaw_of(self.quat_w)[:, None]
         turn = torch.polar(torch.ones_like(heading), heading)
-        middle = torch.view_as_complex(self.pos_w[:, :2].contiguous())[:, None]
+        middle = torch.complex(self.pos_w[:, 0], self.pos_w[:, 1])[:, None]
         rows = middle + turn * (1j * self._sideways)  # (N, S)
         points = rows[:, :, None] + (turn * self._forward)[:, None]  # (N, S, F)
         return torch.view_as_real(points).view(len(heading), self.num_points, 2)
