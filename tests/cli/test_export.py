@@ -13,7 +13,6 @@ from genelab.rl import train_task
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"
-MLP = "GeneLab-Inverted-Pendulum-Memory-Mlp-v0"
 
 pytestmark = pytest.mark.xdist_group("export-cli")
 
@@ -82,7 +81,6 @@ def test_an_exported_file_plays_and_evaluates(runs: Path, capfd: pytest.CaptureF
     [
         (TASK, "nowhere.pt", [], "nowhere.pt: no such checkpoint"),
         (RNN, TASK, [], "with other observations: policy.terms.target_cue is missing there"),
-        (MLP, RNN, [], "its network is not the one that agent.actor describes"),
         ("GeneLab-Inverted-Pendulum-Skrl-v0", TASK, [], "made with rsl_rl, but this task's agent is of skrl"),
         (TASK, TASK, ["--format", "onnx", "--opset", "3"], "--opset: 3 cannot be written, only 7 to 20"),
         (TASK, TASK, ["--format", "onnx", "--opset", "99"], "--opset: 99 cannot be written, only 7 to 20"),

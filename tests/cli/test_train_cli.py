@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,9 @@ def test_options_reach_the_run(capfd: pytest.CaptureFixture[str]) -> None:
     assert train("--max_iterations", "2", "--seed", "9", "--agent.algorithm.gamma", "0.9", "--dt", "0.004") == 0
     out = capfd.readouterr().out
     assert out.startswith("completed: 192 env steps")
-    assert f"genelab eval {TASK} run/model_final.pt\n" in out
-    assert f"genelab play {TASK} --checkpoint run/model_final.pt\n" in out
+    world = "--dt=0.004 --agent.algorithm.gamma=0.9"
+    assert f"genelab eval {TASK} run/model_final.pt {world}\n" in out
+    assert f"genelab play {TASK} --checkpoint run/model_final.pt {world}\n" in out
     assert (params("env")["scene"]["num_envs"], params("env")["simulation"]["dt"]) == (4, 0.004)
     assert (params("agent")["max_iterations"], params("agent")["seed"]) == (2, 9)
     assert params("agent")["algorithm"]["gamma"] == 0.9
@@ -45,6 +47,23 @@ def test_the_command_it_names_plays_the_policy(capfd: pytest.CaptureFixture[str]
     command = capfd.readouterr().out.splitlines()[-1].partition("genelab ")[2].split()
     assert run([*command, "--steps", "5"]) == 0
     assert "5 steps" in capfd.readouterr().out
+
+
+def test_the_lines_it_names_make_the_runs_world_again(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["--env.actions.cart.scale", "0.5", "--env.actions.cart.clip=[-2, 2]", "--agent.actor.hidden_dims=[8]"]
+    words += ["--engine", "mujoco", "env.scene.num_envs=6", "--env.seed=4", "--env.auto-reset=true", "--headless"]
+    assert train("--steps", "1", "--quiet", "--import", "genelab", *words) == 0
+    lines = capfd.readouterr().out.splitlines()[-2:]
+    ways = [shlex.split(line.partition("genelab ")[2]) for line in lines]
+    given = ["--import=genelab", "--engine=mujoco", "--env.actions.cart.scale=0.5", *words[2:4]]
+    assert ways[0] == ["eval", TASK, "run/model_final.pt", *given]
+    assert ways[1] == ["play", TASK, "--checkpoint", "run/model_final.pt", *given]
+    assert run([*ways[0], "--episodes", "2"]) == run([*ways[1], "--steps", "2"]) == 0
+    assert run([*ways[0][:3], "--episodes", "2"]) == 2
+    message = "trained with env.actions.cart.clip [-2, 2], here none: pass '--env.actions.cart.clip=[-2, 2]'"
+    assert message in capfd.readouterr().err
+    assert run(["train", TASK, "--resume", "run", "--steps", "2", "-q"]) == 0
+    assert capfd.readouterr().out.splitlines()[-2].endswith(shlex.join(given[1:]))
 
 
 def test_progress_is_plain_lines_when_it_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +138,7 @@ def test_weights_of_another_network_are_refused(capfd: pytest.CaptureFixture[str
     capfd.readouterr()
     assert train("--checkpoint", "first", "--agent.actor.hidden_dims", "[8]", "-q") == 2
     err = capfd.readouterr().err
-    assert "model_final.pt: its network is not the one that agent.actor and agent.critic describe" in err
+    assert "model_final.pt: made with agent.actor.hidden_dims [128, 128]; here it is [8]" in err
     assert len(err.splitlines()) == 1
 
 

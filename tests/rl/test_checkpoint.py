@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import torch
 
 from genelab import TASKS
+from genelab.config import apply_overrides, split_overrides
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
+from genelab.rl.transforms import _both
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +102,56 @@ def test_another_order_is_refused_though_all_widths_are_the_same(tmp_path: Path,
 def test_the_order_of_groups_does_not_matter(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
     schema = schema_of(env)
     schema["observations"] = dict(reversed(schema["observations"].items()))
+    load_checkpoint(write(tmp_path / "model.pt", env, schema=schema), "rsl_rl", env)
+
+
+@pytest.mark.parametrize(
+    ("path", "there", "message"),
+    [
+        ("env.actions.cart.scale", 5.0, "scale 5, here 1: pass --env.actions.cart.scale=5"),
+        ("env.actions.cart.scale", {"cart": 2.0}, "scale 2, here 1 for cart: pass '--env.actions.cart.scale={\""),
+        ("env.actions.cart.clip", [None, 1.0], "clip [-inf, 1], here none: pass '--env.actions.cart.clip=[-inf, 1]'"),
+        ("env.actions.cart.offset", 0.5, "here 0: make env.actions.cart.offset and the robot's default pose add up to"),
+        ("env.observations.policy.terms.joint_vel.scale", 0.2, "scale 0.2, here 0.1: pass --env.observations.policy."),
+        ("env.observations.policy.terms.joint_vel.scale", [0.1, 0.2], "scale [0.1, 0.2], here 0.1: pass '--env."),
+        ("env.observations.policy.terms.joint_pos.clip", [-1.0, 1.0], "clip [-1, 1], here none: pass '--env."),
+    ],
+)
+def test_numbers_that_mean_something_else_are_named(
+    path: str, there: Any, message: str, tmp_path: Path, env: ManagerBasedRlEnv
+) -> None:
+    schema = schema_of(env)
+    assert path in schema["transforms"]
+    schema["transforms"][path] = there
+    text = refusal(write(tmp_path / "model.pt", env, schema=schema), env)
+    assert text.startswith(f"trained with {path} ")
+    assert message in text
+
+
+def test_values_per_joint_are_named_by_the_joint() -> None:
+    assert _both({"hip": 1.0, "knee": 2.0, "ankle": 3.0}, 1.0) == "2, here 1 for knee and others for 1 more"
+    assert _both({"hip": 1.0, "knee": 2.0}, {"hip": 1.0, "wrist": 2.0}) == "2, here none for knee and others for 1 more"
+
+
+def test_what_it_says_to_pass_makes_it_fit(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    schema = schema_of(env)
+    changes = {"env.actions.cart.clip": [None, 1.0], "env.actions.cart.scale": {"cart": 2.0}}
+    changes |= {"env.observations.policy.terms.joint_vel.scale": [0.1, 0.2]}
+    schema["transforms"] |= changes
+    path = write(tmp_path / "model.pt", env, schema=schema)
+    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").play_env
+    for _ in changes:
+        [word] = shlex.split(refusal(path, ManagerBasedRlEnv(cfg)).partition(": pass ")[2])
+        apply_overrides({"env": cfg}, split_overrides([word])[0])
+    load_checkpoint(path, "rsl_rl", ManagerBasedRlEnv(cfg))
+
+
+def test_noise_of_32_bits_and_old_checkpoints_pass(tmp_path: Path, env: ManagerBasedRlEnv) -> None:
+    schema = schema_of(env)
+    schema["transforms"]["env.observations.policy.terms.joint_vel.scale"] = 0.1000001
+    schema["transforms"]["env.actions.cart.scale"] = {"cart": 1.0}
+    load_checkpoint(write(tmp_path / "model.pt", env, schema=schema), "rsl_rl", env)
+    del schema["transforms"]
     load_checkpoint(write(tmp_path / "model.pt", env, schema=schema), "rsl_rl", env)
 
 

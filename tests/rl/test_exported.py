@@ -110,6 +110,15 @@ def test_another_schema_is_refused_by_name(home: Path) -> None:
         load_exported(env_of(PENDULUM, terms=dict(reversed(terms.items()))), home / "mlp.onnx")
 
 
+def test_actions_that_mean_something_else_are_refused(home: Path) -> None:
+    cfg = eval_cfg(TASKS.get(PENDULUM).play_env, 1)
+    cfg.observations["policy"].terms["joint_vel"].scale = 3.0  # the file has its own
+    load_exported(ManagerBasedRlEnv(cfg), home / "mlp.onnx")
+    cfg.actions["cart"].scale = 5.0
+    with pytest.raises(UsageError, match=r"scale 1, here 5: pass --env\.actions\.cart\.scale=1$"):
+        load_exported(ManagerBasedRlEnv(cfg), home / "mlp.onnx")
+
+
 @pytest.mark.parametrize("suffix", [".ts", ".onnx"])
 def test_what_is_no_exported_policy_is_refused(home: Path, tmp_path: Path, suffix: str) -> None:
     env, path = env_of(PENDULUM), tmp_path / f"policy{suffix}"

@@ -149,6 +149,33 @@ def test_a_loaded_policy_acts_exactly_as_the_live_one_did(rnn_type: str | None) 
             live[-1].reset(done)
 
 
+def test_the_network_is_the_checkpoints_whatever_the_config_says() -> None:
+    words = {"agent.actor.hidden_dims": "[8, 4]", "agent.actor.activation": "tanh", "agent.clip_actions": "0.5"}
+    words |= {"agent.actor.rnn_type": "gru", "agent.actor.rnn_hidden_dim": "6"}
+    changed = train("run", iterations=1, overrides=[Override(*word) for word in words.items()])
+    env, told = play_env(), load_json(changed.path / "params" / "agent.json")
+    observations, _ = env.reset(seed=0)
+    setups = [select_backend(told).load(env, agent, changed.checkpoint) for agent in (told, TASKS.get(PENDULUM).agent)]
+    with torch.inference_mode():
+        there, here = (setup.policy(observations) for setup in setups)
+    assert torch.equal(there, here)
+    assert setups[1].actor is not None
+    assert (setups[1].actor.action_range, setups[1].actor.memory.hidden_dim) == ((-0.5, 0.5), 6)
+
+
+def test_a_checkpoint_that_does_not_tell_its_network_loads_by_the_config() -> None:
+    result = train("run", iterations=1)
+    content = torch.load(result.checkpoint, weights_only=True)
+    del content["genelab"]["agent"]
+    torch.save(content, "old.pt")
+    env, agent = play_env(), TASKS.get(PENDULUM).agent
+    select_backend(agent).load(env, agent, Path("old.pt"))
+    train("next", iterations=1, checkpoint=Path("old.pt"))
+    agent.actor.hidden_dims = (8,)
+    with pytest.raises(UsageError, match=r"old\.pt: its network is not the one that agent\.actor describes"):
+        select_backend(agent).load(env, agent, Path("old.pt"))
+
+
 @pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
 def test_a_network_can_be_born_with_a_memory(kind: Any) -> None:
     """How much of the first input is left after fifty steps, over the steps after it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,11 +13,24 @@ import click
 from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
-from genelab.config import Override
+from genelab.config import TASKS, Override, apply_overrides
+from genelab.errors import ConfigError
 
 if TYPE_CHECKING:
     from genelab.rl import TrainResult
     from genelab.rl.loggers import LoggerName
+
+_OF_TRAINING = (
+    "env.scene.num_envs",
+    "env.seed",
+    "env.auto_reset",
+    "env.simulation.gpu",
+    "env.simulation.threads",
+    "env.simulation.vis",
+)
+"""What a run may be given that its policy does not depend on."""
+_SHORT = {"env.simulation.engine": "engine", "env.simulation.dt": "dt"}
+"""Overrides that have an option of their own in every command."""
 
 
 def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,10 +168,10 @@ def command(
                 **common,
             )
     if rank.leads:
-        _print(task, result, resumable=rank.alone)
+        _print(task, result, imports, resumable=rank.alone)
 
 
-def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
+def _print(task: str, result: TrainResult, imports: Sequence[str], *, resumable: bool) -> None:
     rate = result.env_steps / result.seconds if result.seconds else 0.0
     click.echo(f"{result.status}: {result.env_steps:,} env steps in {result.seconds:.1f} s ({rate:,.0f} per second)")
     click.echo(f"run        {result.path}")
@@ -167,8 +181,23 @@ def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
         go_on = f"--resume {shlex.quote(str(result.path))}" if resumable else checkpoint
         click.echo(f"go on with: genelab train {task} {go_on}")
         raise click.exceptions.Exit(130)
-    click.echo(f"judge it:   genelab eval {task} {shlex.quote(str(result.checkpoint))}")
-    click.echo(f"look at it: genelab play {task} {checkpoint}")
+    world = "".join(f" {shlex.quote(word)}" for word in _world(task, result.overrides, imports))
+    click.echo(f"judge it:   genelab eval {task} {shlex.quote(str(result.checkpoint))}{world}")
+    click.echo(f"look at it: genelab play {task} {checkpoint}{world}")
+
+
+def _world(task: str, overrides: Sequence[Override], imports: Sequence[str]) -> list[str]:
+    """The words that make the world of a run again for its policy; what is for training only is left out."""
+    cfg = TASKS.get(task)
+    roots = {"env": cfg.play_env if cfg.play_env is not None else cfg.env, "agent": cfg.agent}
+    words = [f"--import={module}" for module in imports]
+    for change in overrides:
+        if change.path.replace("-", "_") in _OF_TRAINING:
+            continue
+        with contextlib.suppress(ConfigError):  # the play config has no pushes and no curriculum to change
+            apply_overrides(roots, [change])
+            words.append(f"--{_SHORT.get(change.path, change.path)}={change.text}")
+    return words
 
 
 def _given(ctx: click.Context, name: str) -> bool:

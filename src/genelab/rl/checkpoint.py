@@ -13,6 +13,7 @@ import torch
 from genelab.config import atomic_write_bytes
 from genelab.envs import ManagerBasedEnv
 from genelab.errors import GenelabError, UsageError
+from genelab.rl.transforms import check_transforms, transforms_of
 
 
 def save_atomically(content: Any, path: Path) -> None:
@@ -31,7 +32,7 @@ def write_atomically(data: bytes, path: Path) -> None:
 
 
 def schema_of(env: ManagerBasedEnv) -> dict[str, Any]:
-    """Names and widths of what goes in and out of a policy."""
+    """What goes in and out of a policy: names, widths, and by the path of its override what it is multiplied with."""
     groups = env.observation_manager.groups.values()
     return {
         "observations": {
@@ -42,6 +43,7 @@ def schema_of(env: ManagerBasedEnv) -> dict[str, Any]:
             for group in groups
         },
         "actions": {name: term.dim for name, term in env.action_manager.terms.items()},
+        "transforms": transforms_of(env),
     }
 
 
@@ -63,6 +65,7 @@ def check_meta(meta: Any, path: Path, backend: str, env: ManagerBasedEnv | None 
         raise UsageError(f"{path}: made with {meta['backend']}, but this task's agent is of {backend}")
     if env is not None:
         check_schema(meta["schema"], schema_of(env), path, meta["task"])
+        check_transforms(meta["schema"].get("transforms", {}), env, path)
 
 
 def check_archive(path: Path) -> None:

@@ -17,6 +17,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError, summary
 from genelab.rl.backends.base import InferenceSetup, Observations, need_library
 from genelab.rl.checkpoint import check_schema, schema_of
+from genelab.rl.transforms import check_transforms, joint_transforms
 
 SUFFIXES = {"torchscript": ".ts", "onnx": ".onnx"}
 """How an exported policy's file ends, by format."""
@@ -108,6 +109,7 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
         path,
         metadata["task"],
     )
+    check_transforms(_transforms(metadata), env, path)
     if metadata["format"] == "torchscript" and metadata["is_recurrent"] and env.num_envs > 1:
         raise UsageError(
             f"{path}: a recurrent TorchScript policy has the memory of one robot: "
@@ -156,3 +158,10 @@ def _schema(metadata: dict[str, Any]) -> dict[str, Any]:
         },
         "actions": {term["name"]: term["dim"] for term in metadata["actions"]},
     }
+
+
+def _transforms(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What the environment does with the actions; what is done to observations is inside the file."""
+    keys = ("name", "joint_names", "scale", "offset", "clip")
+    terms = [[term[key] for key in keys] for term in metadata["actions"] if all(key in term for key in keys)]
+    return {path: value for term in terms for path, value in joint_transforms(*term).items()}

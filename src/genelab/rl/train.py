@@ -43,6 +43,8 @@ class TrainResult:
     status: Literal["completed", "interrupted"]
     env_steps: int
     seconds: float
+    overrides: Sequence[Override] = ()
+    """What the run's config was changed by, also if the run was resumed."""
 
 
 @dataclass(kw_only=True)
@@ -94,6 +96,7 @@ def train_task(
         raise UsageError(f"--checkpoint: {checkpoint} is an exported policy, which cannot learn; give a checkpoint")
     run = open_run(log_dir or RunDirectory.default_path(backend.name, task_id))
     training = _Training(task_id, cfg.env, cfg.agent, backend, run, logger, evaluation, profile, report, notify)
+    training.overrides = tuple(overrides)
     run.create()
     run.write_params(cfg.env, cfg.agent)
     return training.start(checkpoint=checkpoint)
@@ -132,6 +135,7 @@ def resume_task(
     if state["monitor"]["done"] >= backend.budget(agent):
         raise UsageError(f"--resume: {run_dir} has spent its {backend.unit}; give a larger --max-iterations")
     training = _Training(record["task"], env, agent, backend, run, logger, evaluation, profile, report, notify)
+    training.overrides = tuple(Override(*change.split("=", 1)) for change in record.get("overrides", []))
     return training.start(resume=state)
 
 
@@ -161,6 +165,7 @@ class _Training:
         self.profile = profile
         self.report = report
         self.notify = notify
+        self.overrides: Sequence[Override] = ()
         self.rank = Rank.current()
 
     def start(self, *, checkpoint: Path | None = None, resume: dict[str, Any] | None = None) -> TrainResult:
@@ -180,6 +185,7 @@ class _Training:
             "budget": self.backend.budget(self.agent),
             "unit": self.backend.unit,
             "logger": self.logger,
+            "overrides": [f"{change.path}={change.text}" for change in self.overrides],
         }
         try:
             self.run.start(**facts, **({} if resume is None else {"resumed_from": resume["checkpoint"]}))
@@ -248,7 +254,12 @@ class _Training:
         last = monitor.last_checkpoint
         assert last is not None
         return TrainResult(
-            path=self.run.path, checkpoint=last, status=status, env_steps=monitor.env_steps, seconds=seconds
+            path=self.run.path,
+            checkpoint=last,
+            status=status,
+            env_steps=monitor.env_steps,
+            seconds=seconds,
+            overrides=self.overrides,
         )
 
     def _eval_callback(self, num_envs: int) -> EvalCallback | None:

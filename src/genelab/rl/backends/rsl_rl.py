@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl.backends.base import Actor, Backend, InferenceSetup, Learner, Memory, Observations, TrainContext
-from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
-from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg
+from genelab.rl.checkpoint import check_network, load_checkpoint, save_atomically, schema_of
+from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg
 from genelab.rl.launch.ranks import Rank
 from genelab.rl.monitor import TrainMonitor
 
@@ -39,6 +39,10 @@ class RslRlBackend(Backend):
             learner = RslRlLearner(runner, env, context)
             if context.checkpoint is not None:
                 content = load_checkpoint(context.checkpoint, self.name, context.env)
+                if (saved := content["genelab"].get("agent")) is not None:
+                    check_network(
+                        _layers(_with_networks(context.agent, saved)), _layers(context.agent), context.checkpoint
+                    )
                 with _naming_the_network(context.checkpoint, "agent.actor and agent.critic describe"):
                     runner.alg.load(content, {"actor": True, "critic": True}, strict=True)
             if context.resume is not None:
@@ -55,6 +59,8 @@ class RslRlBackend(Backend):
         self, env: ManagerBasedRlEnv, agent: RslRlOnPolicyRunnerCfg, checkpoint: Path, *, deterministic: bool = True
     ) -> InferenceSetup:
         content = load_checkpoint(checkpoint, self.name, env)
+        if (saved := content["genelab"].get("agent")) is not None:
+            agent = _with_networks(agent, saved)  # whatever the config says now
         actor = _make_actor(env, agent)
         with _naming_the_network(checkpoint, "agent.actor describes"):
             actor.load_state_dict(content["actor_state_dict"])
@@ -119,7 +125,12 @@ class RslRlLearner(Learner):
         self._task_id = context.task_id
 
     def save(self, path: Path) -> None:
-        meta = {"backend": RslRlBackend.name, "task": self._task_id, "schema": schema_of(self._env.env)}
+        meta = {
+            "backend": RslRlBackend.name,
+            "task": self._task_id,
+            "schema": schema_of(self._env.env),
+            "agent": _networks_of(self._agent),
+        }
         save_atomically({**self._runner.alg.save(), "genelab": meta}, path)
 
     def inference(self) -> InferenceSetup:
@@ -295,6 +306,34 @@ def _model_cfg(model: RslRlModelCfg) -> dict[str, Any]:
             "rnn_num_layers": model.rnn_num_layers,
         }
     return cfg
+
+
+def _networks_of(agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
+    """The part of the config that the weights of a checkpoint are for, in plain values."""
+    models = {name: dataclasses.asdict(model) for name, model in (("actor", agent.actor), ("critic", agent.critic))}
+    return {**models, "clip_actions": agent.clip_actions}
+
+
+def _with_networks(agent: RslRlOnPolicyRunnerCfg, saved: dict[str, Any]) -> RslRlOnPolicyRunnerCfg:
+    """The config with the networks of a checkpoint."""
+
+    def model(values: dict[str, Any]) -> RslRlModelCfg:
+        noise = values["distribution"]
+        return RslRlModelCfg(**{**values, "distribution": None if noise is None else RslRlDistributionCfg(**noise)})
+
+    actor, critic = model(saved["actor"]), model(saved["critic"])
+    return dataclasses.replace(agent, actor=actor, critic=critic, clip_actions=saved["clip_actions"])
+
+
+def _layers(agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
+    """What must be the same for weights to mean the same; how they begin is free."""
+    found: dict[str, Any] = {}
+    for name, model in (("actor", agent.actor), ("critic", agent.critic)):
+        keys = ["activation", "obs_normalization", "rnn_type"]
+        keys += ["rnn_hidden_dim", "rnn_num_layers"] if model.rnn_type is not None else []
+        found[f"{name}.hidden_dims"] = list(model.hidden_dims)
+        found |= {f"{name}.{key}": getattr(model, key) for key in keys}
+    return found
 
 
 @contextlib.contextmanager

@@ -1,0 +1,123 @@
+"""What a policy's numbers mean: scale, offset and clip of observations and actions, and whether they are the same."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from genelab.envs import ManagerBasedEnv
+from genelab.errors import UsageError
+from genelab.mdp.actions import JointAction, JointPositionActionCfg
+
+TOLERANCE = 1e-4
+"""Relative difference of two numbers that mean the same: one of them may have been through 32 bits."""
+
+
+def transforms_of(env: ManagerBasedEnv) -> dict[str, Any]:
+    """Scale, offset and clip of all terms, by the path of the override that sets them."""
+    return {**_observation_transforms(env), **_action_transforms(env)}
+
+
+def _observation_transforms(env: ManagerBasedEnv) -> dict[str, Any]:
+    return {
+        f"env.observations.{group.name}.terms.{term.name}.{key}": value
+        for group in env.observation_manager.groups.values()
+        for term in group.layout
+        for key, value in (("scale", _one_or_all(rounded(term.scale))), ("clip", rounded(term.clip)))
+    }
+
+
+def _action_transforms(env: ManagerBasedEnv) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, term in env.action_manager.terms.items():
+        if isinstance(term, JointAction):
+            found |= joint_transforms(name, term.joint_names, rounded(term.scale), rounded(term.offset), term.cfg.clip)
+    return found
+
+
+def joint_transforms(
+    name: str, joints: list[str], scale: list[float], offset: list[float], clip: Any
+) -> dict[str, Any]:
+    """What an action term does with its columns, by the path of its override; per joint where they differ."""
+    found = {"clip": rounded(clip)}
+    for key, numbers in (("scale", scale), ("offset", offset)):
+        value = _one_or_all(rounded(numbers))
+        found[key] = dict(zip(joints, value, strict=True)) if isinstance(value, list) else value
+    return {f"env.actions.{name}.{key}": value for key, value in found.items()}
+
+
+def _one_or_all(value: Any) -> Any:
+    """One number for all if they are the same."""
+    return value[0] if isinstance(value, list) and len(set(value)) == 1 else value
+
+
+def rounded(value: Any) -> Any:
+    """Plain numbers to six digits; None where there is no bound."""
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
+
+
+def check_transforms(saved: dict[str, Any], env: ManagerBasedEnv, path: Path) -> None:
+    """Refuse a policy whose numbers mean something else in the environment, and say what would make them fit.
+
+    What an old checkpoint does not tell is taken to fit.
+    """
+    for name, here in transforms_of(env).items():
+        there = saved.get(name, here)
+        if not _close(there, here):
+            values, remedy = _both(there, here), _remedy(name, there, env)
+            raise UsageError(f"{path}: trained with {name} {values}: {remedy}")
+
+
+def _both(there: Any, here: Any) -> str:
+    """Two values; of values per joint the first that differ."""
+    where = ""
+    if isinstance(there, dict) or isinstance(here, dict):
+        there, here = _per_joint(there, here)
+        others = [joint for joint in {**there, **here} if not _close(there.get(joint), here.get(joint))]
+        where = f" for {others[0]}" + (f" and others for {len(others) - 1} more" if others[1:] else "")
+        there, here = there.get(others[0]), here.get(others[0])
+    return f"{_text(there)}, here {_text(here)}{where}"
+
+
+def _per_joint(*values: Any) -> list[dict[str, Any]]:
+    """Values as dicts, where one number may stand for all joints."""
+    joints = next(value for value in values if isinstance(value, dict))
+    return [value if isinstance(value, dict) else dict.fromkeys(joints, value) for value in values]
+
+
+def _remedy(name: str, value: Any, env: ManagerBasedEnv) -> str:
+    """What to type; an offset on top of the default pose cannot be told from the pose."""
+    _, kind, term, *_, key = name.split(".")
+    if kind == "actions" and key == "offset":
+        cfg = env.action_manager.terms[term].cfg
+        if isinstance(cfg, JointPositionActionCfg) and cfg.use_default_offset:
+            return f"make {name} and the robot's default pose add up to that"
+    return f"pass {shlex.quote(f'--{name}={_text(value)}')}"
+
+
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, dict) or isinstance(b, dict):
+        a, b = _per_joint(a, b)
+        return a.keys() == b.keys() and all(_close(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_close, a, b))
+    if isinstance(a, float | int) and isinstance(b, float | int):
+        return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-6)
+    return a == b
+
+
+def _text(value: Any) -> str:
+    """As one types it."""
+    if isinstance(value, list):
+        low_or_high = ("-inf", "inf")  # only bounds can be missing
+        return f"[{', '.join(low_or_high[i] if one is None else f'{one:g}' for i, one in enumerate(value))}]"
+    return "none" if value is None else json.dumps(value) if isinstance(value, dict) else f"{value:g}"
