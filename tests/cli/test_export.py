@@ -10,6 +10,8 @@ import pytest
 
 from genelab.cli.main import run
 from genelab.rl import train_task
+from genelab.rl.exported import metadata_path
+from genelab.rl.locate import pretrained_policy
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"
@@ -72,8 +74,46 @@ def test_an_exported_file_plays_and_evaluates(runs: Path, capfd: pytest.CaptureF
     capfd.readouterr()
     assert run(["eval", TASK, "p.ts", "--stochastic"]) == 2
     assert "an exported policy is deterministic" in capfd.readouterr().err
-    assert run(["export", TASK, "p.ts", "--out", "q.ts"]) == 2
-    assert "an exported policy already" in capfd.readouterr().err
+
+
+def test_a_shipped_policy_is_copied_in_its_own_format(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", TASK, "pretrained"]) == 0
+    shipped = pretrained_policy(TASK)
+    assert shipped is not None
+    assert Path("policy.ts").read_bytes() == shipped.read_bytes()
+    assert Path("policy.ts.metadata.json").read_bytes() == metadata_path(shipped).read_bytes()
+    out, err = capfd.readouterr()
+    assert "copied      it was an exported policy already\n" in out
+    assert err == ""
+    assert run(["eval", TASK, "policy.ts", "--episodes", "1", "--max-steps", "1001"]) == 0
+    assert run(["export", TASK, "policy.ts", "--out", "q.ts"]) == 0
+    capfd.readouterr()
+    for words, message in (
+        (
+            ["pretrained", "--format", "onnx"],
+            "policy.ts: an exported policy already, of format torchscript, not onnx: ",
+        ),
+        (
+            ["pretrained", "--out", "p.onnx"],
+            "onnx: pass --format torchscript to copy it, or give the checkpoint",
+        ),
+        (["q.ts", "--out", "q.ts"], "--out: q.ts is the policy itself; give another file"),
+        (["pretrained", "--env.actions.cart.scale", "2"], "scale 1, here 2: pass --env.actions.cart.scale=1"),
+    ):
+        assert run(["export", TASK, *words]) == 2
+        err = capfd.readouterr().err
+        assert message in err
+        assert err.count("\n") == 1
+    assert not list(Path().glob("*.onnx*"))
+
+
+def test_a_copy_must_be_what_its_metadata_say(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", TASK, "pretrained", "--out", "p.ts"]) == 0
+    about = json.loads(Path("p.ts.metadata.json").read_text())
+    Path("p.ts.metadata.json").write_text(json.dumps({**about, "action_dim": 2}))
+    assert run(["export", TASK, "p.ts"]) == 2
+    assert "p.ts: not what its metadata say: it answers (1, 1)" in capfd.readouterr().err
+    assert not Path("policy.ts").exists()
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,16 @@ from genelab.config import Override
     cls=TaskCommand,
     help="Write the policy CKPT to a file that runs without genelab.\n\n"
     "The file takes raw observations: clip, scale and learned normaliser are inside. Beside it goes "
-    f"FILE.metadata.json, which tells all that a robot's program has to know.\n\n{CHECKPOINT_HELP}",
+    f"FILE.metadata.json, which tells all that a robot's program has to know. An exported policy, as "
+    f"`pretrained` may be, is copied in its own format.\n\n{CHECKPOINT_HELP}",
 )
 @task_argument
 @click.argument("checkpoint", metavar="CKPT")
 @best_option
 @click.option(
-    "--format", type=click.Choice(["torchscript", "onnx"]), help="What to write [torchscript, or as --out is called]."
+    "--format",
+    type=click.Choice(["torchscript", "onnx"]),
+    help="What to write [as --out or CKPT is called, torchscript].",
 )
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="[policy.ts or policy.onnx]")
 @click.option("--opset", type=int, help="Version of ONNX' operators [17].")
@@ -52,18 +55,21 @@ def command(
     changes = [*shortcut_overrides(options), *overrides]
     import_modules(imports)
     from genelab.rl import export_task
-    from genelab.rl.locate import find_checkpoint
 
-    path = find_checkpoint(task, checkpoint, best=best)
-    result = export_task(task, path, format=format, out=out, opset=opset, overrides=changes, notify=say)
+    result = export_task(
+        task, checkpoint, best=best, format=format, out=out, opset=opset, overrides=changes, notify=say
+    )
     about = result.metadata
     memory = f", {about['recurrent']['rnn_type'].upper()}" if about["is_recurrent"] else ""
-    click.echo(f"{about['task']}: {about['backend']} {about['algorithm']}{memory} from {path}")
+    click.echo(f"{about['task']}: {about['backend']} {about['algorithm']}{memory} from {result.source}")
     click.echo(f"policy      {result.path} ({result.size / 1024:.1f} kB, {about['format']})")
     click.echo(f"metadata    {result.metadata_path}")
     click.echo(f"input       {about['obs_dim']} raw observations: {', '.join(about['obs_groups'])}")
     click.echo(f"output      {about['action_dim']} actions every {about['step_dt']:g} s")
-    click.echo(f"difference  {result.parity_error:.1e} from the live policy, at most")
+    if result.parity_error is None:
+        click.echo("copied      it was an exported policy already")
+    else:
+        click.echo(f"difference  {result.parity_error:.1e} from the live policy, at most")
     click.echo("to run it:")
     for line in _usage(result.path, about):
         click.echo(f"  {line}")

@@ -27,7 +27,8 @@ from genelab.managers.observations import ObservationGroup
 from genelab.rl.backends.base import Actor, InferenceSetup, need_library, select_backend
 from genelab.rl.evaluator import policy_on_task
 from genelab.rl.export_metadata import describe, input_names, output_names
-from genelab.rl.exported import SUFFIXES, is_exported, metadata_path, open_policy
+from genelab.rl.exported import SUFFIXES, is_exported, metadata_path, open_policy, read_metadata
+from genelab.rl.locate import find_checkpoint
 from genelab.rl.report import check_out
 
 Format = Literal["torchscript", "onnx"]
@@ -47,19 +48,22 @@ _CPU = torch.device("cpu")
 class ExportResult:
     """What an export wrote."""
 
+    source: Path
+    """The checkpoint."""
     path: Path
     metadata_path: Path
     metadata: dict[str, Any]
-    parity_error: float
-    """Largest difference from the live policy."""
+    parity_error: float | None
+    """Largest difference from the live policy; None for an exported policy that was copied."""
     size: int
     """Of the policy's file, bytes."""
 
 
 def export_task(
     task_id: str,
-    checkpoint: Path,
+    checkpoint: str | Path,
     *,
+    best: bool = False,
     format: Format | None = None,
     out: Path | None = None,
     opset: int | None = None,
@@ -68,12 +72,29 @@ def export_task(
 ) -> ExportResult:
     """Write the policy of a checkpoint as TorchScript or ONNX, and its metadata beside it.
 
-    Without a format it is the one that the suffix of `out` asks for, or TorchScript.
+    `checkpoint` and `best` are as for `find_checkpoint`. Without a format it is the one that the suffix of `out` asks
+    for, or TorchScript. What is an exported policy already is copied, if it has the format and is loaded without fault.
     """
+    source = find_checkpoint(task_id, checkpoint, best=best)
     if format is None:
-        format = "onnx" if out is not None and out.suffix == SUFFIXES["onnx"] else "torchscript"
+        named = out if out is not None else source if is_exported(source) else Path("policy.ts")
+        format = "onnx" if named.suffix == SUFFIXES["onnx"] else "torchscript"
     out = Path(f"policy{SUFFIXES[format]}") if out is None else out
-    _check(format, out, opset, checkpoint)
+    _check(format, out, opset)
+    if is_exported(source):
+        return _copy(task_id, source, format, out, opset, overrides, notify)
+    return _export(task_id, source, format, out, opset, overrides, notify)
+
+
+def _export(
+    task_id: str,
+    checkpoint: Path,
+    format: Format,
+    out: Path,
+    opset: int | None,
+    overrides: Sequence[Override],
+    notify: Callable[[str], None],
+) -> ExportResult:
     backend = select_backend(TASKS.get(task_id).agent)
     with policy_on_task(task_id, checkpoint, num_envs=_NUM_ENVS, overrides=overrides, notify=notify) as (env, setup):
         if setup.actor is None:
@@ -99,11 +120,58 @@ def export_task(
     text = json.dumps(metadata, indent=2, allow_nan=False) + "\n"
     _write({out: data, metadata_path(out): text.encode()})
     return ExportResult(
-        path=out, metadata_path=metadata_path(out), metadata=metadata, parity_error=error, size=len(data)
+        source=checkpoint,
+        path=out,
+        metadata_path=metadata_path(out),
+        metadata=metadata,
+        parity_error=error,
+        size=len(data),
     )
 
 
-def _check(format: Format, out: Path, opset: int | None, checkpoint: Path) -> None:
+def _copy(
+    task_id: str,
+    source: Path,
+    format: Format,
+    out: Path,
+    opset: int | None,
+    overrides: Sequence[Override],
+    notify: Callable[[str], None],
+) -> ExportResult:
+    """Take an exported policy as it is, once it has acted as its metadata say."""
+    metadata = read_metadata(source)
+    theirs = {"format": metadata["format"], "opset": metadata.get("opset")}
+    asked = {"format": format, "opset": opset or theirs["opset"]}
+    for key, has in theirs.items():
+        if asked[key] != has:
+            raise UsageError(
+                f"{source}: an exported policy already, of {key} {has}, not {asked[key]}: "
+                f"pass --{key} {has} to copy it, or give the checkpoint that it was made from"
+            )
+    if source.resolve() == out.resolve():
+        raise UsageError(f"--out: {out} is the policy itself; give another file")
+    with (
+        torch.no_grad(),
+        policy_on_task(task_id, source, num_envs=1, overrides=overrides, notify=notify) as (env, setup),
+    ):
+        observations, _ = env.reset(seed=_SEED)
+        setup.reset(None)
+        action = setup.policy(observations)
+    if action.shape != (1, metadata["action_dim"]) or not action.isfinite().all():
+        raise UsageError(f"{source}: not what its metadata say: it answers {tuple(action.shape)}, {action.tolist()}")
+    data = source.read_bytes()
+    _write({out: data, metadata_path(out): metadata_path(source).read_bytes()})
+    return ExportResult(
+        source=source,
+        path=out,
+        metadata_path=metadata_path(out),
+        metadata=metadata,
+        parity_error=None,
+        size=len(data),
+    )
+
+
+def _check(format: Format, out: Path, opset: int | None) -> None:
     """Refuse what cannot work before anything is built."""
     other = next(name for name in SUFFIXES if name != format)
     if out.suffix == SUFFIXES[other]:
@@ -112,10 +180,6 @@ def _check(format: Format, out: Path, opset: int | None, checkpoint: Path) -> No
         raise UsageError("--opset is for --format onnx")
     if opset is not None and opset not in OPSETS:
         raise UsageError(f"--opset: {opset} cannot be written, only {OPSETS[0]} to {OPSETS[-1]}; {OPSET} is usual")
-    if not checkpoint.is_file():
-        raise UsageError(f"{checkpoint}: no such checkpoint")
-    if is_exported(checkpoint):
-        raise UsageError(f"{checkpoint}: an exported policy already; give the checkpoint that it was made from")
     for path in (out, metadata_path(out)):
         check_out(path)
     if format == "onnx":
