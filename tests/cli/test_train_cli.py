@@ -140,6 +140,19 @@ def test_weights_of_another_network_are_refused(capfd: pytest.CaptureFixture[str
     err = capfd.readouterr().err
     assert "model_final.pt: made with agent.actor.hidden_dims [128, 128]; here it is [8]" in err
     assert len(err.splitlines()) == 1
+    assert not Path("run").exists()
+    assert train("--checkpoint", "first", "--max-iterations", "1", "-q") == 0
+
+
+def test_a_refused_run_leaves_what_was_there_before(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("run").mkdir()
+    Path("run/notes.txt").write_text("mine")
+    refused = ("--agent.actor.rnn_type", "lstm", "--agent.actor.rnn_memory_steps", "2")
+    assert train(*refused) == 2
+    assert "rnn_memory_steps: at least 3" in capfd.readouterr().err
+    assert [path.name for path in Path("run").iterdir()] == ["notes.txt"]
+    assert run(["train", TASK, "--num-envs", "4", *refused]) == 2
+    assert not Path("logs").exists()
 
 
 def test_resume_takes_no_other_config(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -35,6 +36,8 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.record: dict[str, Any] = {}
+        self._before: set[Path] | None = None
+        """What was there before this run was created; None: it was not created by this."""
 
     @classmethod
     def default_path(cls, backend: str, task: str) -> Path:
@@ -49,6 +52,7 @@ class RunDirectory:
 
     def create(self) -> None:
         """Make the directory, and make sure that it can be written to."""
+        self._before = {path for path in (*self._own(), *self.path.parents) if path.exists()}
         try:
             (self.path / "params").mkdir(parents=True, exist_ok=True)
             probe = self.path / ".writable"
@@ -56,6 +60,21 @@ class RunDirectory:
             probe.unlink()
         except OSError as error:
             raise UsageError(f"--log-dir: cannot write to {self.path}: {error.strerror}") from error
+
+    def discard(self) -> None:
+        """Take away what was created: nothing was learned, and the directory is free for the next try."""
+        if self._before is None:
+            return
+        for path in (*self._own(), *self.path.parents):
+            if path.exists() and path not in self._before:
+                with contextlib.suppress(OSError):  # a directory that has something else in it stays
+                    path.rmdir() if path.is_dir() else path.unlink()
+
+    def _own(self) -> list[Path]:
+        """What a run has before it learns; a directory after what is in it."""
+        params = self.path / "params"
+        files = [params / "env.json", params / "agent.json", self.path / "run.json", *self.path.glob("events.out.*")]
+        return [*files, params, self.path]
 
     def read(self) -> dict[str, Any]:
         """What the run says about itself."""

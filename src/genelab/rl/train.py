@@ -99,7 +99,12 @@ def train_task(
     training.overrides = tuple(overrides)
     run.create()
     run.write_params(cfg.env, cfg.agent)
-    return training.start(checkpoint=checkpoint)
+    try:
+        return training.start(checkpoint=checkpoint)
+    except UsageError:
+        if not training.learned:
+            run.discard()
+        raise
 
 
 def resume_task(
@@ -166,6 +171,8 @@ class _Training:
         self.report = report
         self.notify = notify
         self.overrides: Sequence[Override] = ()
+        self.learned = False
+        """Whether an iteration has ended."""
         self.rank = Rank.current()
 
     def start(self, *, checkpoint: Path | None = None, resume: dict[str, Any] | None = None) -> TrainResult:
@@ -192,6 +199,10 @@ class _Training:
             return self._train(env, self._open_logger(), checkpoint, resume)
         finally:
             env.close()
+
+    def _report(self, progress: Progress) -> None:
+        self.learned = True
+        self.report(progress)
 
     def _open_logger(self) -> Writer | None:
         if not self.rank.leads:
@@ -222,7 +233,7 @@ class _Training:
                 unit=self.backend.unit,
                 save_interval=self.agent.save_interval,
                 writer=writer,
-                report=self.report,
+                report=self._report,
                 evaluation=evaluation,
                 iteration_hook=trace.step,
             )
