@@ -39,7 +39,9 @@ class HeightScan(FrameSensor):
         super().initialize(scene)
         self._terrain = scene.terrain
         self._forward, self._sideways = (self._axis(length) for length in self.cfg.size)
-        self.num_points = len(self._forward) * len(self._sideways)
+        self.shape = (len(self._sideways), len(self._forward))
+        """Rows from right to left, and points of a row from back to front."""
+        self.num_points = self.shape[0] * self.shape[1]
         self._cache: dict[str, Tensor] = {}
         self._cache_version = -1
 

@@ -1,0 +1,103 @@
+"""The mirror image of what a walking robot sees and does: left and right exchanged.
+
+In a mirror that lies along the robot, y changes its sign: so do velocities to the side and rotations about x and z, and
+what the left leg does the right one does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genelab import mdp
+from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import ConfigError
+from genelab.managers.observations import ObservationGroup
+from genelab.mdp.sensors import get_sensor
+from genelab.scene import Articulation, ContactSensor, HeightScan, PointsSensor
+
+_SIDES = (("left_", "right_"), ("FL_", "FR_"), ("RL_", "RR_"))
+_POLAR = [1.0, -1.0, 1.0]
+_AXIAL = [-1.0, 1.0, -1.0]
+
+Image = tuple[list[int], list[float]]
+"""Where each column comes from, and its sign."""
+
+
+def augment(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | None]:
+    """A batch with its mirror images below it, as rsl_rl's symmetry extension wants it."""
+    task: ManagerBasedRlEnv = env.unwrapped
+    if obs is not None:
+        images = {name: _tensors(_group(group, task), task) for name, group in task.observation_manager.groups.items()}
+        mirrored = obs.clone()
+        for name, (columns, signs) in images.items():
+            mirrored[name] = obs[name][:, columns] * signs
+        obs = torch.cat([obs, mirrored])
+    if actions is not None:
+        columns, signs = _tensors(_joints(task.robot), task)
+        actions = torch.cat([actions, actions[:, columns] * signs])
+    return obs, actions
+
+
+def _tensors(image: Image, env: ManagerBasedRlEnv) -> tuple[Tensor, Tensor]:
+    columns, signs = image
+    return torch.tensor(columns, device=env.device), torch.tensor(signs, device=env.device, dtype=env.dtype)
+
+
+def _group(group: ObservationGroup, env: ManagerBasedRlEnv) -> Image:
+    columns: list[int] = []
+    signs: list[float] = []
+    for frame in range(group.cfg.history_length):
+        for term in group.layout:
+            image, sign = _term(group, term.name, env)
+            columns += [frame * group.frame_dim + term.start + i for i in image]
+            signs += sign
+    return columns, signs
+
+
+def _term(group: ObservationGroup, name: str, env: ManagerBasedRlEnv) -> Image:
+    cfg = group.cfgs[name]
+    func: Any = cfg.func
+    if func in (mdp.base_lin_vel, mdp.projected_gravity):
+        return [0, 1, 2], _POLAR
+    if func is mdp.base_ang_vel:
+        return [0, 1, 2], _AXIAL
+    if func is mdp.generated_command:  # forward, left, turning
+        return [0, 1, 2], [1.0, -1.0, -1.0]
+    if func in (mdp.joint_pos_rel, mdp.joint_pos_measured, mdp.joint_vel_rel, mdp.last_action):
+        return _joints(env.robot)
+    if func is mdp.height_scan:
+        scan = get_sensor(env, cfg.params["sensor"], HeightScan)
+        points = torch.arange(scan.num_points).view(scan.shape)
+        return points.flip(0).flatten().tolist(), [1.0] * points.numel()
+    if func is mdp.foot_height:
+        return _bodies(get_sensor(env, cfg.params["sensor"], PointsSensor).body_names, [1.0])
+    if func in (mdp.foot_air_time, mdp.foot_contact):
+        return _bodies(get_sensor(env, cfg.params["sensor"], ContactSensor).body_names, [1.0])
+    if func is mdp.foot_contact_forces:
+        return _bodies(get_sensor(env, cfg.params["sensor"], ContactSensor).body_names, _POLAR)
+    raise ConfigError(f"the mirror image of the observation {name!r} is not known")
+
+
+def _joints(robot: Articulation) -> Image:
+    """A hinge about y turns the same way in the mirror, one about x or z the other way."""
+    names, model = robot.joint_names, robot.engine.model
+    about_y = [abs(model.joint(f"{robot.name}/{name}").axis[1]) > 0.5 for name in names]
+    return [names.index(_other_side(name)) for name in names], [1.0 if same else -1.0 for same in about_y]
+
+
+def _bodies(names: list[str], signs: list[float]) -> Image:
+    width = len(signs)
+    columns = [names.index(_other_side(name)) * width + i for name in names for i in range(width)]
+    return columns, signs * len(names)
+
+
+def _other_side(name: str) -> str:
+    for left, right in _SIDES:
+        if name.startswith(left):
+            return right + name.removeprefix(left)
+        if name.startswith(right):
+            return left + name.removeprefix(right)
+    return name

@@ -1,0 +1,72 @@
+"""The mirror image of a robot sees the mirror image of what the robot sees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+
+from genelab import TASKS
+from genelab.envs import ManagerBasedRlEnv
+from genelab.scene.terrains import HeightFieldCfg
+from genelab_unitree.mirror import augment
+
+SIDES = torch.tensor([1.0, -1.0, 1.0])
+
+
+def valley() -> np.ndarray:
+    return np.linspace(0, 1, 101)[:, None] + 0.3 * np.abs(np.linspace(-5, 5, 101))[None]
+
+
+def mirrored_pair(task: str) -> ManagerBasedRlEnv:
+    """Two robots in the air, the second the mirror image of the first about the plane y = 0."""
+    cfg = TASKS.get(task).play_env
+    cfg.scene.num_envs = 2
+    if "Rough" in task:  # ground that is its own mirror image
+        cfg.scene.terrain = HeightFieldCfg(heights=valley, resolution=0.1)
+    env = ManagerBasedRlEnv(cfg)
+    env.reset(seed=0)
+    generator = torch.Generator().manual_seed(0)
+    robot = env.robot
+    image = augment(env, None, torch.arange(1.0, 1.0 + env.action_dim)[None])[1][1]
+    columns, signs = image.abs().long() - 1, image.sign()
+    random = torch.rand(4, max(6, len(robot.joint_names)), generator=generator) - 0.5
+    pos = robot.default_joint_pos[0] + 0.2 * random[0, : len(robot.joint_names)]
+    vel = random[1, : len(robot.joint_names)]
+    mirror = robot.default_joint_pos[0] + ((pos - robot.default_joint_pos[0])[columns] * signs)
+    robot.write_joint_state(torch.stack((pos, mirror)), torch.stack((vel, vel[columns] * signs)), None)
+    quat = torch.nn.functional.normalize(torch.tensor([1.0, 0.2, -0.1, 0.3]), dim=0)
+    place = torch.cat((torch.tensor([0.3, 0.4, 2.0]), quat))
+    flip = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0, 1.0, -1.0])
+    robot.write_root_pose(torch.stack((place, place * flip)), None)
+    speed = random[2, :6]
+    robot.write_root_velocity(torch.stack((speed, speed * torch.cat((SIDES, -SIDES)))), None)
+    env.commands.term("twist").fix(torch.tensor([[0.5, 0.3, 0.2], [0.5, -0.3, -0.2]]))
+    action = torch.rand(env.action_dim, generator=generator)
+    env.action_manager.action = torch.stack((action, action[columns] * signs))
+    env.scene.engine.refresh()
+    return env
+
+
+@pytest.mark.parametrize("robot", ["Go1", "G1"])
+@pytest.mark.parametrize("ground", ["Flat", "Rough"])
+def test_it_sees_the_mirror_image(robot: str, ground: str) -> None:
+    env = mirrored_pair(f"Genelab-Velocity-{ground}-Unitree-{robot}-v0")
+    seen = env.observation_manager.compute(keep=False)
+    batch, _ = augment(env, TensorDict(seen, batch_size=[2]), None)
+    for name, group in seen.items():
+        assert (group[0] - group[1]).abs().max() > 0.1  # the two are not the same
+        torch.testing.assert_close(batch[name][2], group[1], atol=2e-5, rtol=0)
+        torch.testing.assert_close(batch[name][3], group[0], atol=2e-5, rtol=0)
+        assert torch.equal(batch[name][:2], group)
+    env.close()
+
+
+def test_twice_is_not_at_all() -> None:
+    env = mirrored_pair("Genelab-Velocity-Flat-Unitree-G1-v0")
+    actions = torch.rand(3, 29)
+    once = augment(env, None, actions)[1][3:]
+    assert torch.equal(augment(env, None, once)[1][3:], actions)
+    assert not torch.equal(once, actions)
+    env.close()
