@@ -107,7 +107,7 @@ def ppo_cfg(*, recurrent: bool) -> RslRlOnPolicyRunnerCfg:
         experiment_name=f"inverted_pendulum_memory_{'rnn' if recurrent else 'mlp'}",
         num_steps_per_env=100,
         random_episode_ages=False,
-        max_iterations=400,
+        max_iterations=200,
         save_interval=50,
         actor=actor,
         critic=critic,

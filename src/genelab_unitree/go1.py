@@ -7,8 +7,15 @@ from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
 from genelab.managers import RewardTermCfg
 from genelab.mdp import JointPositionActionCfg, VelocityCommandCfg
-from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlPpoAlgorithmCfg
+from genelab.rl.config import (
+    RslRlDistributionCfg,
+    RslRlModelCfg,
+    RslRlOnPolicyRunnerCfg,
+    RslRlPpoAlgorithmCfg,
+    RslRlSymmetryCfg,
+)
 from genelab.scene import ContactSensorCfg, PointsSensorCfg
+from genelab_unitree.mirror import augment
 from genelab_unitree.robots.go1 import ACTION_SCALE, FOOT, go1_cfg
 from genelab_unitree.rough import Roughness, make_rough, rough_play, rough_ppo
 from genelab_unitree.velocity import COMMAND, push, velocity_env
@@ -66,7 +73,11 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
         save_interval=100,
         actor=RslRlModelCfg(hidden_dims=(128, 128, 128), distribution=RslRlDistributionCfg()),
         critic=RslRlModelCfg(hidden_dims=(128, 128, 128)),
-        algorithm=RslRlPpoAlgorithmCfg(entropy_coef=0.005),
+        algorithm=RslRlPpoAlgorithmCfg(
+            entropy_coef=0.005,
+            num_learning_epochs=3,
+            symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=augment),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ what the left leg does the right one does.
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -24,24 +25,36 @@ _AXIAL = [-1.0, 1.0, -1.0]
 
 Image = tuple[list[int], list[float]]
 """Where each column comes from, and its sign."""
+TensorImage = tuple[Tensor, Tensor]
+
+
+_IMAGES: WeakKeyDictionary[ManagerBasedRlEnv, tuple[dict[str, TensorImage], TensorImage]] = WeakKeyDictionary()
 
 
 def augment(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | None]:
     """A batch with its mirror images below it, as rsl_rl's symmetry extension wants it."""
-    task: ManagerBasedRlEnv = env.unwrapped
+    of_groups, of_actions = _images(env.unwrapped)
     if obs is not None:
-        images = {name: _tensors(_group(group, task), task) for name, group in task.observation_manager.groups.items()}
         mirrored = obs.clone()
-        for name, (columns, signs) in images.items():
+        for name, (columns, signs) in of_groups.items():
             mirrored[name] = obs[name][:, columns] * signs
         obs = torch.cat([obs, mirrored])
     if actions is not None:
-        columns, signs = _tensors(_joints(task.robot), task)
+        columns, signs = of_actions
         actions = torch.cat([actions, actions[:, columns] * signs])
     return obs, actions
 
 
-def _tensors(image: Image, env: ManagerBasedRlEnv) -> tuple[Tensor, Tensor]:
+def _images(env: ManagerBasedRlEnv) -> tuple[dict[str, TensorImage], TensorImage]:
+    """Of the observations by group, and of the actions."""
+    if env not in _IMAGES:
+        groups = env.observation_manager.groups
+        of_groups = {name: _tensors(_group(group, env), env) for name, group in groups.items()}
+        _IMAGES[env] = (of_groups, _tensors(_joints(env.robot), env))
+    return _IMAGES[env]
+
+
+def _tensors(image: Image, env: ManagerBasedRlEnv) -> TensorImage:
     columns, signs = image
     return torch.tensor(columns, device=env.device), torch.tensor(signs, device=env.device, dtype=env.dtype)
 
