@@ -88,6 +88,21 @@ def test_directions_are_the_fastest_commands_slow_turns_and_standing() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("forward", "turn", "expected"),
+    [
+        ((0.5, 1.0), (-0.1, 0.1), {"forward": 1.0, "turn left": 0.1, "turn right": -0.1}),
+        ((-1.0, -0.5), (0.5, 1.0), {"backward": -1.0, "turn left": 1.0, "slow turn left": 0.2}),
+        ((0.0, 0.0), (-1.0, -0.3), {"turn right": -1.0, "slow turn right": -0.2}),
+    ],
+)
+def test_only_directions_that_the_ranges_go_and_each_once(
+    forward: tuple[float, float], turn: tuple[float, float], expected: dict[str, float]
+) -> None:
+    cfg = VelocityCommandCfg(resampling_time_range=(1.0, 2.0), lin_vel_x=forward, lin_vel_y=(0.0, 0.0), ang_vel_z=turn)
+    assert {name: sum(command) for name, command in directions_of(cfg).items()} == {**expected, "stand": 0.0}
+
+
 def test_it_reports_the_share_of_each_direction_and_who_fell(env: ManagerBasedRlEnv) -> None:
     assert velocity_command(env.cfg) == "twist"
     share, falls = torch.full((36,), 0.75), torch.zeros(36, dtype=torch.bool)

@@ -70,18 +70,21 @@ def velocity_command(cfg: ManagerBasedRlEnvCfg) -> str | None:
 
 
 def directions_of(cfg: CommandTermCfg) -> dict[str, tuple[float, float, float]]:
-    """The fastest command either way along each axis, a slow turn either way, and standing."""
+    """The fastest command either way along each axis, a slow turn either way, and standing.
+
+    A way that the ranges do not go is left out, and so is a slow turn where the fastest is no faster.
+    """
     assert isinstance(cfg, VelocityCommandCfg)
     (back, forward), (right, left), (clockwise, counter) = cfg.lin_vel_x, cfg.lin_vel_y, cfg.ang_vel_z
     wanted = {
-        "forward": (forward, 0.0, 0.0),
-        "backward": (back, 0.0, 0.0),
-        "left": (0.0, left, 0.0),
-        "right": (0.0, right, 0.0),
-        "turn left": (0.0, 0.0, counter),
-        "turn right": (0.0, 0.0, clockwise),
-        "slow turn left": (0.0, 0.0, min(SLOW_YAW, counter)),
-        "slow turn right": (0.0, 0.0, max(-SLOW_YAW, clockwise)),
+        "forward": (max(forward, 0.0), 0.0, 0.0),
+        "backward": (min(back, 0.0), 0.0, 0.0),
+        "left": (0.0, max(left, 0.0), 0.0),
+        "right": (0.0, min(right, 0.0), 0.0),
+        "turn left": (0.0, 0.0, max(counter, 0.0)),
+        "turn right": (0.0, 0.0, min(clockwise, 0.0)),
+        "slow turn left": (0.0, 0.0, SLOW_YAW if counter > SLOW_YAW else 0.0),
+        "slow turn right": (0.0, 0.0, -SLOW_YAW if clockwise < -SLOW_YAW else 0.0),
     }
     return {name: command for name, command in wanted.items() if any(command)} | {"stand": (0.0, 0.0, 0.0)}
 
