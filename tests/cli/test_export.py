@@ -129,6 +129,8 @@ def test_a_copy_must_be_what_its_metadata_say(capfd: pytest.CaptureFixture[str])
         (TASK, TASK, ["--out", "."], "--out: . is a directory"),
         (TASK, TASK, ["--out", "/proc/policy.ts"], "--out: cannot write /proc/policy.ts"),
         (TASK, TASK, ["--format", "torchscript", "--out", "policy.onnx"], "policy.onnx is the name of an onnx file"),
+        (TASK, TASK, ["--out", "p.pt"], "--out: p.pt would be taken for a checkpoint; call it p.ts"),
+        (TASK, TASK, ["--format", "onnx", "--out", "p.zip"], "p.zip would be taken for a checkpoint; call it p.onnx"),
         (TASK, TASK, ["--format", "jit"], "'jit' is not one of 'torchscript', 'onnx'"),
     ],
 )

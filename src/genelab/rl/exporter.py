@@ -176,6 +176,8 @@ def _check(format: Format, out: Path, opset: int | None) -> None:
     other = next(name for name in SUFFIXES if name != format)
     if out.suffix == SUFFIXES[other]:
         raise UsageError(f"--out: {out.name} is the name of an {other} file, but --format is {format}")
+    if out.suffix in (".pt", ".zip"):
+        raise UsageError(f"--out: {out.name} would be taken for a checkpoint; call it {out.stem}{SUFFIXES[format]}")
     if format == "torchscript" and opset is not None:
         raise UsageError("--opset is for --format onnx")
     if opset is not None and opset not in OPSETS:
