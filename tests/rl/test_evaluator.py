@@ -17,7 +17,7 @@ from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError
 from genelab.managers import MetricTermCfg, RewardTermCfg, TerminationTermCfg
-from genelab.rl import train_task
+from genelab.rl import evaluate_engines, evaluate_task, train_task
 from genelab.rl.backends import InferenceSetup
 from genelab.rl.evaluator import EvalSettings, eval_cfg, evaluate
 
@@ -219,7 +219,8 @@ def test_the_file_has_every_key_of_the_spec(
     assert re.search(r"success\s+│ not published", text)
     assert re.search(r"ended by pole_fell\s+│ 1.000", text)
     report = json.loads(out.read_text())
-    assert (report["task"], report["checkpoint"], report["num_episodes"]) == (TASK, str(checkpoint), 6)
+    assert (report["task"], report["checkpoint"]) == (TASK, str(checkpoint))
+    assert (report["num_episodes"], report["episodes_requested"]) == (6, 6)
     metrics = report["metrics"]
     assert {"return_mean", "return_std", "length_mean", "success_rate"} <= metrics.keys()
     assert (metrics["success_rate"], metrics["success_ci95"]) == (None, None)
@@ -264,6 +265,12 @@ def test_wrong_words_are_one_line_and_leave_no_file(
         ([TASK, str(checkpoint), "--out", "no/where.json"], "--out: there is no directory no"),
         ([TASK, str(checkpoint), "--out", "taken"], "--out: taken is a directory; give a file"),
         ([TASK, str(checkpoint), "--out", "pipe"], "--out: pipe is no regular file"),
+        (
+            [TASK, str(checkpoint), "env.scene.num_envs=3"],
+            "env.scene.num_envs: an evaluation decides this itself: pass",
+        ),
+        ([TASK, str(checkpoint), "--env.seed", "3"], "env.seed: an evaluation decides this itself: pass --seed"),
+        ([TASK, str(checkpoint), "--env.auto-reset", "false"], "env.auto_reset: an evaluation decides this itself"),
         ([TASK, str(checkpoint), "--vis"], "No such option '--vis'"),
         ([TASK, str(checkpoint), "--out", "/proc/eval.json"], "--out: cannot write /proc/eval.json"),
         (["GeneLab-Double-Inverted-Pendulum-v0", str(checkpoint)], "with other observations"),
@@ -293,6 +300,7 @@ def test_all_engines_are_compared_in_one_file(
     report = json.loads(out.read_text())
     assert (report["task"], report["checkpoint"]) == (TASK, str(checkpoint))
     assert [one["engine"] for one in report["engines"].values()] == ["mujoco", "genesis"] == list(report["engines"])
+    assert report["not_run"] == []
     assert report["difference"] == {
         "return_mean": -10.0,
         "length_mean": 0.0,
@@ -302,6 +310,34 @@ def test_all_engines_are_compared_in_one_file(
         "success_ci95_overlap": None,
         "task_metrics": {"error": 0.25},
     }
+
+
+def test_what_one_engine_gave_is_kept_if_the_next_crashes(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, notify: object) -> dict:
+        if overrides[-1].text == "genesis":
+            raise KeyboardInterrupt
+        return fake_evaluation(task, checkpoint, settings, overrides, notify)
+
+    monkeypatch.setattr("genelab.rl.evaluator._evaluate", crash)
+    out = tmp_path / "eval.json"
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_engines(TASK, checkpoint, out=out)
+    report = json.loads(out.read_text())
+    assert report["engines"]["mujoco"]["metrics"]["return_mean"] == 40.0
+    assert (list(report["engines"]), report["difference"], report["not_run"]) == (["mujoco"], None, ["genesis"])
+
+
+def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genelab.rl.evaluator.velocity_command", lambda cfg: "twist")
+    monkeypatch.setattr("genelab.rl.evaluator.acts_alone", lambda path: True)
+    said: list[str] = []
+    report = evaluate_task(TASK, checkpoint, EvalSettings(episodes=1), notify=said.append)
+    assert "velocity_probe" not in report
+    assert said == [
+        "no velocity probe: a recurrent TorchScript policy acts for one robot; export it with --format onnx"
+    ]
 
 
 def fake_evaluation(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, notify: object) -> dict:

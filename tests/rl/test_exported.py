@@ -15,7 +15,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl import export_task, train_task
 from genelab.rl.evaluator import eval_cfg, evaluate
-from genelab.rl.exported import load_exported
+from genelab.rl.exported import acts_alone, load_exported
 from genelab.rl.policies import load_policy
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
@@ -80,6 +80,8 @@ def test_a_recurrent_torchscript_file_is_of_one_robot(home: Path) -> None:
     assert not torch.equal(setup.policy(observations), first)
     setup.reset(torch.tensor([True]))
     assert torch.equal(setup.policy(observations), first)
+    alone = {name: acts_alone(home / name) for name in ("rnn.ts", "rnn.onnx", "mlp.ts", "rnn/model_final.pt")}
+    assert [name for name, only in alone.items() if only] == ["rnn.ts"]
     with pytest.raises(UsageError, match=r"rnn\.ts: a recurrent .* pass --num-envs 1 instead of 4, or .*onnx"):
         load_exported(env_of(RNN), home / "rnn.ts")
 

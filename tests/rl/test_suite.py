@@ -14,7 +14,7 @@ import torch
 from genelab.cli.main import run
 from genelab.errors import GenelabError, UsageError
 from genelab.rl import train_task
-from genelab.rl.suite import Identity, judge, match, read_suite
+from genelab.rl.suite import Identity, judge, match, read_suite, run_suite
 
 SINGLE, DOUBLE = "GeneLab-Inverted-Pendulum-v0", "GeneLab-Double-Inverted-Pendulum-v0"
 
@@ -26,7 +26,7 @@ def returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def evaluate(task: str, checkpoint: str | Path, settings: Any, **options: Any) -> dict[str, Any]:
         value = values[str(checkpoint)]
-        if isinstance(value, Exception):
+        if isinstance(value, BaseException):
             raise value
         return {"task": task, "checkpoint": str(checkpoint), "metrics": {"return_mean": value}}
 
@@ -41,7 +41,7 @@ def row(task: str, checkpoint: str, **more: Any) -> dict[str, Any]:
 
 def gate(rows: Any, *words: str, out: str = "report.json") -> tuple[int, dict[str, Any]]:
     """The exit code and the report."""
-    Path("suite.json").write_text(json.dumps(rows))
+    write_suite(rows)
     code = run(["benchmark", "--suite", "suite.json", "--out", out, *words])
     return code, json.loads(Path(out).read_text()) if Path(out).exists() else {}
 
@@ -175,6 +175,23 @@ def test_a_policy_that_cannot_be_judged_fails(returns: dict[str, Any], error: Ex
     assert code == 1
     assert [one["status"] for one in report["rows"]] == ["failed", "ok"]
     assert str(error) in report["rows"][0]["error"]
+
+
+def test_rows_that_were_run_are_kept_if_the_next_ends_the_process(returns: dict[str, Any]) -> None:
+    rows = [row(SINGLE, "a.pt"), row(SINGLE, "b.pt", seed=1), row(DOUBLE, "c.pt")]
+    returns.update({"a.pt": 40.0, "b.pt": KeyboardInterrupt(), "c.pt": 60.0})
+    with pytest.raises(KeyboardInterrupt):
+        run_suite(write_suite(rows), Path("report.json"))
+    report = json.loads(Path("report.json").read_text())
+    assert [one["status"] for one in report["rows"]] == ["ok", "not run", "not run"]
+    assert report["rows"][0]["evaluation"]["metrics"]["return_mean"] == 40.0
+    assert report["exit_code"] == 1
+
+
+def write_suite(rows: Any) -> Path:
+    path = Path("suite.json")
+    path.write_text(json.dumps(rows))
+    return path
 
 
 def test_a_path_is_meant_from_the_suite_or_from_here(returns: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import TerminationTermCfg
 from genelab.rl.backends.base import InferenceSetup
+from genelab.rl.exported import acts_alone
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
 from genelab.rl.probe import ENVS_PER_DIRECTION, directions_of, probe_velocity, velocity_command
@@ -33,6 +34,13 @@ MAX_EPISODE_S = 30.0
 """Longer episodes, such as the endless ones of a play config, are cut to this, s."""
 ENGINES = ("mujoco", "genesis")
 """What `--engine all` stands for; Genesis, which is slow to start, comes last."""
+
+_DECIDED = {
+    "env.scene.num_envs": "pass --num-envs",
+    "env.seed": "pass --seed",
+    "env.auto_reset": "ended environments are always reset; leave it out",
+}
+"""Overrides that an evaluation would replace, and what to do instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +155,7 @@ def evaluate_task(
     `checkpoint` and `best` are as for `find_checkpoint`.
     """
     settings = settings or EvalSettings()
-    path = find_checkpoint(task_id, checkpoint, best=best)
-    if out is not None:
-        check_out(out)
+    path = _prepare(task_id, checkpoint, best, overrides, out)
     report = _evaluate(task_id, path, settings, overrides, notify)
     if out is not None:
         write_report(report, out)
@@ -168,26 +174,39 @@ def evaluate_engines(
 ) -> dict[str, Any]:
     """Evaluate a checkpoint on every engine, one after the other, and compare; otherwise like `evaluate_task`."""
     settings = settings or EvalSettings()
-    path = find_checkpoint(task_id, checkpoint, best=best)
-    if out is not None:
-        check_out(out)
+    path = _prepare(task_id, checkpoint, best, overrides, out)
     if importlib.util.find_spec("genesis") is None:
         raise UsageError(
             "--engine all needs the Genesis engine, which is not installed: pip install 'genelab[genesis]'"
         )
-    reports = {}
-    for engine in ENGINES:
-        chosen = [*overrides, Override("env.simulation.engine", engine)]
-        reports[engine] = _evaluate(task_id, path, settings, chosen, notify)
-    report = {
+    report: dict[str, Any] = {
         "task": TASKS.entry(task_id).id,
         "checkpoint": str(path),
-        "engines": reports,
-        "difference": difference(*reports.values()),
+        "engines": {},
+        "difference": None,
+        "not_run": list(ENGINES),
     }
-    if out is not None:
-        write_report(report, out)
+    for engine in ENGINES:
+        chosen = [*overrides, Override("env.simulation.engine", engine)]
+        report["engines"][engine] = _evaluate(task_id, path, settings, chosen, notify)
+        report["not_run"].remove(engine)
+        if not report["not_run"]:
+            report["difference"] = difference(*report["engines"].values())
+        if out is not None:  # now, for the next engine may crash
+            write_report(report, out)
     return report
+
+
+def _prepare(task_id: str, word: str | Path, best: bool, overrides: Sequence[Override], out: Path | None) -> Path:
+    """The checkpoint, once nothing is left that could be refused later."""
+    path = find_checkpoint(task_id, word, best=best)
+    for override in overrides:
+        name = override.path.replace("-", "_")
+        if name in _DECIDED:
+            raise UsageError(f"{name}: an evaluation decides this itself: {_DECIDED[name]}")
+    if out is not None:
+        check_out(out)
+    return path
 
 
 def difference(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
@@ -231,6 +250,9 @@ def _evaluate(
         )
         engine, longest = env.scene.engine.name, env.max_episode_length_s
         command = velocity_command(env.cfg) if settings.probe else None
+        if command is not None and acts_alone(checkpoint):
+            notify("no velocity probe: a recurrent TorchScript policy acts for one robot; export it with --format onnx")
+            command = None
         groups = 0 if command is None else len(directions_of(env.commands.term(command).cfg))
     probe = None
     if command is not None:
@@ -247,6 +269,7 @@ def _evaluate(
         "task": TASKS.entry(task_id).id,
         "checkpoint": str(checkpoint),
         "num_episodes": len(result.returns),
+        "episodes_requested": settings.episodes,
         "metrics": {**result.summary(), **result.intervals()},
         "wall_clock_seconds": round(time.perf_counter() - start, 3),
         "seed": settings.seed,

@@ -110,7 +110,7 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
         metadata["task"],
     )
     check_transforms(_transforms(metadata), env, path)
-    if metadata["format"] == "torchscript" and metadata["is_recurrent"] and env.num_envs > 1:
+    if _of_one_robot(metadata) and env.num_envs > 1:
         raise UsageError(
             f"{path}: a recurrent TorchScript policy has the memory of one robot: "
             f"pass --num-envs 1 instead of {env.num_envs}, or export it with --format onnx"
@@ -128,6 +128,16 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
         return policy(torch.cat([observations[name] for name in groups], dim=1))
 
     return InferenceSetup(policy=act, reset=policy.reset)
+
+
+def acts_alone(path: Path) -> bool:
+    """Whether a policy can act in one environment only."""
+    return is_exported(path) and _of_one_robot(read_metadata(path))
+
+
+def _of_one_robot(metadata: dict[str, Any]) -> bool:
+    """A recurrent TorchScript policy keeps the memory of one robot."""
+    return metadata["format"] == "torchscript" and metadata["is_recurrent"]
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

@@ -60,10 +60,12 @@ class Outcome:
     """How it compares with the baseline; None without one, or without an evaluation."""
 
     @property
-    def status(self) -> Literal["ok", "new", "regressed", "bad input", "failed"]:
+    def status(self) -> Literal["ok", "new", "regressed", "bad input", "failed", "not run"]:
         """One word for the table."""
         if self.error is not None:
             return "bad input" if self.bad_input else "failed"
+        if self.evaluation is None:
+            return "not run"
         return "ok" if self.comparison is None else self.comparison["status"]
 
     def report(self) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class SuiteResult:
         a row out must not pass for mending it.
         """
         found = {outcome.status for outcome in self.outcomes}
-        if found & {"regressed", "failed"}:
+        if found & {"regressed", "failed", "not run"}:
             return 1
         return 2 if "bad input" in found or self.missing else 0
 
@@ -104,7 +106,7 @@ def run_suite(
     tolerance: float = 0.1,
     notify: Callable[[str], None] = lambda message: None,
 ) -> SuiteResult:
-    """Evaluate every row of a suite and write the report; a row that fails does not stop the others.
+    """Evaluate every row of a suite and write the report, after each row; one that fails does not stop the others.
 
     With a reference, an earlier report, a return that drops by more than `tolerance` × its size is a regression.
     """
@@ -115,23 +117,28 @@ def run_suite(
     if reference is not None and reference.resolve() == out.resolve():
         raise UsageError(f"--out: {out} is the reference, which would be lost; give another file")
     check_out(out)
+
+    def write() -> SuiteResult:
+        missing = [] if baseline is None else compare(outcomes, baseline, tolerance)
+        result = SuiteResult(outcomes=outcomes, missing=missing)
+        report = {
+            "suite": str(suite),
+            "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "reference": None if reference is None else str(reference),
+            "tolerance": None if reference is None else tolerance,
+            "exit_code": result.exit_code,
+            "rows": [outcome.report() for outcome in outcomes],
+            "missing": missing,
+        }
+        write_report(report, out)
+        return result
+
     for number, outcome in enumerate(outcomes, start=1):
         if outcome.row is not None:
             notify(f"row {number}/{len(outcomes)}: {outcome.row.task} {outcome.row.checkpoint}")
             _evaluate(outcome, outcome.row, suite.parent, notify)
-    missing = [] if baseline is None else compare(outcomes, baseline, tolerance)
-    result = SuiteResult(outcomes=outcomes, missing=missing)
-    report = {
-        "suite": str(suite),
-        "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "reference": None if reference is None else str(reference),
-        "tolerance": None if reference is None else tolerance,
-        "exit_code": result.exit_code,
-        "rows": [outcome.report() for outcome in outcomes],
-        "missing": missing,
-    }
-    write_report(report, out)
-    return result
+            write()  # whatever becomes of the next row
+    return write()
 
 
 def read_suite(path: Path) -> list[Outcome]:
