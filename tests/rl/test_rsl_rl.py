@@ -235,6 +235,12 @@ def test_a_warm_start_begins_with_the_weights_of_the_checkpoint() -> None:
     assert torch.equal(before["mlp.0.weight"], after["mlp.0.weight"])
 
 
+def test_a_second_stage_may_scale_its_actions_otherwise() -> None:
+    first = train("first", iterations=1)
+    scaled = [Override("env.actions.cart.scale", "0.5")]
+    assert train("second", iterations=1, checkpoint=first.checkpoint, overrides=scaled).status == "completed"
+
+
 def test_progress_counts_to_the_budget_and_has_an_eta_from_the_first_iteration() -> None:
     seen: list[Progress] = []
     train("run", report=seen.append)

@@ -47,25 +47,34 @@ def schema_of(env: ManagerBasedEnv) -> dict[str, Any]:
     }
 
 
-def load_checkpoint(path: Path, backend: str, env: ManagerBasedEnv | None = None) -> dict[str, Any]:
+def load_checkpoint(
+    path: Path, backend: str, env: ManagerBasedEnv | None = None, *, to_learn: bool = False
+) -> dict[str, Any]:
     """The content of a `.pt` checkpoint of a backend, without running any code in it.
 
-    With an environment, its schema must be the one the checkpoint was made with.
+    With an environment, its schema must be the one the checkpoint was made with; `to_learn` is as for `check_meta`.
     """
     content = read_safely(path)
-    check_meta(content.get("genelab") if isinstance(content, dict) else None, path, backend, env)
+    meta = content.get("genelab") if isinstance(content, dict) else None
+    check_meta(meta, path, backend, env, to_learn=to_learn)
     return content
 
 
-def check_meta(meta: Any, path: Path, backend: str, env: ManagerBasedEnv | None = None) -> None:
-    """Refuse a checkpoint by what it says about itself: another library's, or of another schema than the env's."""
+def check_meta(
+    meta: Any, path: Path, backend: str, env: ManagerBasedEnv | None = None, *, to_learn: bool = False
+) -> None:
+    """Refuse a checkpoint by what it says about itself: another library's, or of another schema than the env's.
+
+    A policy that goes on learning may find its actions and observations scaled otherwise: a second stage does so.
+    """
     if not isinstance(meta, dict):
         raise UsageError(f"{path}: not a checkpoint of GeneLab")
     if meta["backend"] != backend:
         raise UsageError(f"{path}: made with {meta['backend']}, but this task's agent is of {backend}")
     if env is not None:
         check_schema(meta["schema"], schema_of(env), path, meta["task"])
-        check_transforms(meta["schema"].get("transforms", {}), env, path)
+        if not to_learn:
+            check_transforms(meta["schema"].get("transforms", {}), env, path)
 
 
 def check_archive(path: Path) -> None:

@@ -62,7 +62,9 @@ class RlGamesBackend(Backend):
         env = GenelabRlGamesVecEnv(context.env, context.monitor)
         learner = RlGamesLearner(_make_agent(env, context.agent), env, context)
         if context.checkpoint is not None:
-            learner.load_weights(load_checkpoint(context.checkpoint, self.name, context.env), context.checkpoint)
+            learner.load_weights(
+                load_checkpoint(context.checkpoint, self.name, context.env, to_learn=True), context.checkpoint
+            )
         if context.resume is not None:
             learner.resume(context.resume)
         else:

@@ -38,7 +38,7 @@ class RslRlBackend(Backend):
             runner = _make_runner(env, context.agent)
             learner = RslRlLearner(runner, env, context)
             if context.checkpoint is not None:
-                content = load_checkpoint(context.checkpoint, self.name, context.env)
+                content = load_checkpoint(context.checkpoint, self.name, context.env, to_learn=True)
                 if (saved := content["genelab"].get("agent")) is not None:
                     check_network(
                         _layers(_with_networks(context.agent, saved)), _layers(context.agent), context.checkpoint

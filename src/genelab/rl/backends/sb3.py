@@ -237,7 +237,9 @@ def _log_key(name: str) -> str:
     return "Policy/mean_std" if name == "std" else f"Loss/{name}"
 
 
-def read_archive(path: Path, env: ManagerBasedRlEnv) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def read_archive(
+    path: Path, env: ManagerBasedRlEnv, *, to_learn: bool = False
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Metadata and policy weights of a checkpoint that fits the environment; runs no code of the archive's."""
     check_archive(path)
     try:
@@ -245,7 +247,7 @@ def read_archive(path: Path, env: ManagerBasedRlEnv) -> tuple[dict[str, Any], di
             if _META not in archive.namelist():  # what remains of half an archive may look like another archive
                 raise UsageError(f"{path}: not a checkpoint made with sb3, or a damaged one")
             meta = json.loads(archive.read(_META))
-        check_meta(meta, path, Sb3Backend.name, env)
+        check_meta(meta, path, Sb3Backend.name, env, to_learn=to_learn)
         _, parameters, _ = load_from_zip_file(path, load_data=False, device="cpu")
         return meta, parameters["policy"]
     except _DAMAGE as error:

@@ -76,7 +76,9 @@ class SkrlBackend(Backend):
         env = GenelabSkrlWrapper(context.env, MAX_ACTION if cfg.algorithm in ON_POLICY else 1.0, context.monitor)
         learner = SkrlLearner(_make_agent(env, cfg), env, context)
         if context.checkpoint is not None:
-            learner.load_weights(load_checkpoint(context.checkpoint, self.name, context.env), context.checkpoint)
+            learner.load_weights(
+                load_checkpoint(context.checkpoint, self.name, context.env, to_learn=True), context.checkpoint
+            )
         if context.resume is not None:
             learner.resume(context.resume)
         else:
