@@ -160,7 +160,7 @@ class Sb3Learner(Learner):
 
     def warm_start(self, checkpoint: Path) -> None:
         """Take over the networks and the normaliser of a checkpoint."""
-        meta, weights = read_archive(checkpoint, self._env.env)
+        meta, weights = read_archive(checkpoint, self._env.env, to_learn=True)
         there, here = meta["agent"]["algorithm"], self._agent.algorithm
         if there != here:
             raise UsageError(f"{checkpoint}: trained with {there}, but this task's agent is {here}")
