@@ -293,6 +293,25 @@ def test_state_goes_back(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
         torch.testing.assert_close(getattr(genesis, name), value, rtol=0, atol=1e-12, msg=name)
 
 
+def test_what_was_begun_in_inference_mode_goes_on_outside() -> None:
+    """Learners collect in inference mode, and save the state outside it."""
+    cfg = SimulationCfg(precision=64)
+    spec = mujoco.MjSpec.from_string(WORLD)
+    apply_options(cfg, spec)
+    genesis = GenesisEngine(cfg, spec, 3, torch.device("cpu"))
+    with torch.inference_mode():
+        start(genesis)
+        genesis.step(2)
+        genesis.reset(torch.tensor([1]))
+        genesis.refresh()
+    state = genesis.get_state()  # the reset environment's forces are those of its new state
+    start(genesis)
+    genesis.step(2)
+    genesis.set_state(state)
+    assert torch.equal(genesis.get_state()["ctrl"], state["ctrl"])
+    genesis.close()
+
+
 # -- terrain
 
 

@@ -49,6 +49,11 @@ _COMPILING = "Genesis compiles its kernels for this model; the first time takes 
 _engines: weakref.WeakSet[GenesisEngine] = weakref.WeakSet()
 
 
+_in_any_mode = torch.inference_mode()
+"""Around what writes to the solver: it keeps its tensors. One that was made in inference mode may be written to in this
+mode only; one that was not, in both."""
+
+
 class GenesisEngine:
     """Steps all environments with Genesis; see `Engine` for the meaning of each member."""
 
@@ -263,12 +268,14 @@ class GenesisEngine:
         self.version += 1
         self._cache.clear()
 
+    @_in_any_mode
     def _apply_ctrl(self) -> None:
         if self._ctrl_changed and self.model.nu:
             ctrl = torch.clamp(self._ctrl, self._ctrl_low, self._ctrl_high)
             self._solver.control_dofs_position(ctrl, self._actuated_dofs)
         self._ctrl_changed = False
 
+    @_in_any_mode
     def step(self, n: int) -> None:
         self._apply_ctrl()
         links = slice(0, self._entity.n_links)
@@ -286,6 +293,7 @@ class GenesisEngine:
             self._held.clear()
             self._changed()
 
+    @_in_any_mode
     def reset(self, env_ids: EnvIds) -> None:
         every = slice(None) if env_ids is None else env_ids.to(self.device)
         self._solver.collider.reset(self._rows(env_ids), cache_only=False)
@@ -305,6 +313,7 @@ class GenesisEngine:
     def write_qvel(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
         self._write(self._solver.set_dofs_velocity, values, cols, env_ids)
 
+    @_in_any_mode
     def _write(self, setter: Callable[..., None], values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
         rows = self._rows(env_ids)
         count = self.num_envs if rows is None else len(rows)
@@ -337,6 +346,7 @@ class GenesisEngine:
             columns = torch.as_tensor(cols, device=self.device)
             target[rows if isinstance(rows, slice) else rows[:, None], columns] = values
 
+    @_in_any_mode
     def refresh(self) -> None:
         if self._stale:
             # Positions and velocities together; Genesis would leave velocities alone after a write of only those.
@@ -369,6 +379,7 @@ class GenesisEngine:
             return entry > 0
         return {"jnt_range": entry in self._limited, "geom_friction": entry in self._geoms}.get(field, True)
 
+    @_in_any_mode
     def _set_field(self, field: str, values: Tensor, ids: list[int], env_ids: EnvIds) -> None:
         """Write whole entries of a field, `(rows, len(ids), ...)`."""
         solver, rows = self._solver, self._rows(env_ids)
@@ -442,6 +453,7 @@ class GenesisEngine:
             if isinstance(item, ArrayItem) and item.kind == DataKind.STATE:
                 yield item.name, item.array
 
+    @_in_any_mode
     def set_state(self, state: dict[str, Tensor]) -> None:
         from genesis.engine.states.solvers import SolverCheckpoint
         from genesis.utils.array_class import DataKind
