@@ -35,15 +35,14 @@ class Roughness:
 
 def rough_terrain(roughness: Roughness) -> TerrainGeneratorCfg:
     """Ten levels of ten cells of 8 m."""
-    down = {"stairs": _negative(roughness.stairs), "slope": _negative(roughness.slope)}
     return TerrainGeneratorCfg(
         sub_terrains={
             "stairs_up": PyramidStairsCfg(step_width=0.3, step_height=roughness.stairs),
-            "stairs_down": PyramidStairsCfg(step_width=0.3, step_height=down["stairs"]),
+            "stairs_down": PyramidStairsCfg(step_width=0.3, step_height=_negative(roughness.stairs)),
             "boxes": BoxesCfg(height=roughness.boxes, side=(0.4, 1.0), count=20),
             "rubble": RandomRoughCfg(amplitude=roughness.rubble, step=0.02, downsample=0.2),
             "slope_up": SlopeCfg(slope=roughness.slope),
-            "slope_down": SlopeCfg(slope=down["slope"]),
+            "slope_down": SlopeCfg(slope=_negative(roughness.slope)),
         },
         columns=(
             *(name for name in ("stairs_up", "stairs_down", "boxes", "rubble") for _ in range(2)),

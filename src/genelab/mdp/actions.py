@@ -119,7 +119,8 @@ class JointPositionAction(JointAction):
 
     def apply(self, action: Tensor) -> None:
         super().apply(action)
-        self.robot.joint_pos_target[:, self.joint_ids] -= self.robot.encoder_bias[:, self.joint_ids]
+        if self.robot.has_encoder_bias:
+            self.robot.joint_pos_target[:, self.joint_ids] -= self.robot.encoder_bias[:, self.joint_ids]
 
     def _target(self) -> Tensor:
         return self.robot.joint_pos_target

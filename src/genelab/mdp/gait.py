@@ -82,7 +82,7 @@ class VariablePosture:
     """1 for joints at their default positions; how far each may stray depends on how fast the robot is to go."""
 
     def __init__(self, cfg: RewardTermCfg, env: ManagerBasedRlEnv) -> None:
-        robot = env.scene.articulation(getattr(cfg.params.get("asset", ROBOT), "name", "robot"))
+        robot = env.scene.articulation(cfg.params.get("asset", ROBOT).name)
         self.stds = {
             key: torch.tensor(
                 resolve_values(cfg.params[key], robot.joint_names, f"{key} of the posture"),

@@ -98,10 +98,9 @@ def randomize_encoder_bias(
     env: ManagerBasedEnv, env_ids: EnvIds, bias_range: tuple[float, float], asset: Selection = ROBOT
 ) -> None:
     """A constant error of each joint's encoder, rad: in what is seen, and in what the servo holds."""
-    robot = asset.robot
-    rows = slice(None) if env_ids is None else env_ids
-    shape = tuple(robot.encoder_bias[rows].shape)
-    robot.encoder_bias[rows] = gm.uniform(*bias_range, shape, env.rng, env.dtype)
+    count = env.num_envs if env_ids is None else len(env_ids)
+    bias = gm.uniform(*bias_range, (count, len(asset.robot.joint_names)), env.rng, env.dtype)
+    asset.robot.write_encoder_bias(bias, env_ids)
 
 
 def _default(env: ManagerBasedEnv, field: str, ids: Tensor, env_ids: EnvIds) -> Tensor:

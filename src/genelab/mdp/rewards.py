@@ -116,18 +116,14 @@ def base_height_l2(env: ManagerBasedRlEnv, target: float, asset: Selection = ROB
 
 def angular_momentum_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
     """Squared angular momentum about the centre of mass, the bodies taken as points of mass, (kg·m²/s)²."""
-    return angular_momentum(env, asset).square().sum(dim=1)
-
-
-def angular_momentum(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
-    """Angular momentum about the centre of mass, the bodies taken as points of mass, `(N, 3)`."""
     entity = asset.entity
     mass = entity.body_mass  # (B,)
     share = (mass / mass.sum())[:, None]
     pos, vel = entity.body_com_pos_w, entity.body_com_vel_w
     pos = pos - (pos * share).sum(dim=1, keepdim=True)
     vel = vel - (vel * share).sum(dim=1, keepdim=True)
-    return (torch.linalg.cross(pos, vel) * mass[:, None]).sum(dim=1)
+    momentum = (torch.linalg.cross(pos, vel) * mass[:, None]).sum(dim=1)  # (N, 3)
+    return momentum.square().sum(dim=1)
 
 
 # -- effort and limits

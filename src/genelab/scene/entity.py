@@ -141,6 +141,8 @@ class Entity:
         self.body_names = [model.body(i).name.removeprefix(prefix) for i in bodies]
         self.joint_names = [model.joint(i).name.removeprefix(prefix) for i in scalar]
         self.body_ids = self._index(bodies)
+        self.body_mass = self._row(model.body_mass[bodies].tolist())[0]
+        """Masses of the bodies as the model was written, `(B,)`, kg."""
         self.root_id = bodies[0]
         self.is_fixed_base = not free
         self._joint_q = self._index([int(model.jnt_qposadr[i]) for i in scalar])
@@ -229,12 +231,6 @@ class Entity:
     def body_ang_vel_w(self) -> Tensor:
         """Angular velocities of the bodies, `(N, B, 3)`."""
         return self._derived("body_ang_vel_w", lambda: self.engine.body_ang_vel[:, self.body_ids])
-
-    @property
-    def body_mass(self) -> Tensor:
-        """Masses of the bodies as the model was written, `(B,)`, kg."""
-        masses = torch.as_tensor(self.engine.model.body_mass, device=self.engine.device, dtype=self.engine.dtype)
-        return masses[self.body_ids]
 
     @property
     def body_com_pos_w(self) -> Tensor:
@@ -380,6 +376,7 @@ class Articulation(Entity):
         self.joint_effort_target = torch.zeros_like(self.joint_vel_target)
         self.encoder_bias = torch.zeros_like(self.joint_vel_target)
         """What the encoders read too much, rad; the servos hold what they read."""
+        self.has_encoder_bias = False
         self.actuators: dict[str, Actuator] = {name: cfg.build(self) for name, cfg in self.cfg.actuators.items()}
         self.has_explicit_actuators = any(actuator.explicit for actuator in self.actuators.values())
         self._driven = torch.cat([a.columns for a in self.actuators.values()]) if self.actuators else self._index([])
@@ -395,6 +392,11 @@ class Articulation(Entity):
             return effort
 
         return self._derived("joint_effort", compute)
+
+    def write_encoder_bias(self, bias: Tensor, env_ids: EnvIds) -> None:
+        """Give encoders a constant error, `(len(env_ids), J)`, rad."""
+        self.encoder_bias[slice(None) if env_ids is None else env_ids] = bias
+        self.has_encoder_bias = True
 
     def write_controls(self) -> None:
         """Hand the actuators' outputs to the engine."""
