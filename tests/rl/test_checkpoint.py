@@ -14,7 +14,7 @@ from genelab import TASKS
 from genelab.config import apply_overrides, split_overrides
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
-from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
+from genelab.rl.checkpoint import columns_in, load_checkpoint, save_atomically, schema_of, widen
 from genelab.rl.transforms import _both
 
 
@@ -81,6 +81,36 @@ def test_other_observations_are_named(tmp_path: Path, env: ManagerBasedRlEnv) ->
     del schema["observations"]["policy"]["terms"]["pole_ang_vel"]
     path = write(tmp_path / "model.pt", env, schema=schema)
     assert "policy.terms.pole_ang_vel is missing there, 3 here" in refusal(path, env)
+
+
+def test_to_learn_on_there_may_be_more_to_see_but_nothing_may_be_missing(
+    tmp_path: Path, env: ManagerBasedRlEnv
+) -> None:
+    schema = schema_of(env)
+    del schema["observations"]["policy"]["terms"]["pole_ang_vel"]
+    load_checkpoint(write(tmp_path / "model.pt", env, schema=schema), "rsl_rl", env, may_grow=True)
+    schema["observations"]["policy"]["terms"]["smell"] = 2
+    path = write(tmp_path / "model.pt", env, schema=schema)
+    with pytest.raises(UsageError, match=r"policy\.terms\.smell is 2 there, missing here"):
+        load_checkpoint(path, "rsl_rl", env, may_grow=True)
+
+
+def test_columns_are_found_by_the_names_of_their_terms_in_every_frame() -> None:
+    here = {"history": 2, "terms": {"new": 1, "a": 2, "newer": 2, "b": 1}}
+    assert columns_in(here, {"history": 2, "terms": {"a": 2, "b": 1}}) == [1, 2, 5, 7, 8, 11]
+    assert columns_in(here, here) == list(range(12))
+
+
+def test_a_wider_network_gives_the_same_whatever_the_new_inputs_are() -> None:
+    narrow, wide = (torch.nn.Sequential(torch.nn.Linear(n, 3), torch.nn.Linear(3, 3)) for n in (3, 5))
+    wide.load_state_dict(widen(narrow.state_dict(), wide.state_dict(), [1, 2, 4]))
+    inputs = torch.randn(6, 5)
+    assert torch.allclose(wide(inputs), narrow(inputs[:, [1, 2, 4]]))
+
+
+def test_a_wider_normaliser_begins_afresh_where_it_is_new() -> None:
+    saved, fresh = {"mean": torch.tensor([[3.0, 4.0]])}, {"mean": torch.tensor([[0.5, 0.5, 0.5]])}
+    assert widen(saved, fresh, [2, 0])["mean"].tolist() == [[4.0, 0.5, 3.0]]
 
 
 def test_other_actions_are_named(tmp_path: Path, env: ManagerBasedRlEnv) -> None:

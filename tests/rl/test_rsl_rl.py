@@ -235,6 +235,18 @@ def test_a_warm_start_begins_with_the_weights_of_the_checkpoint() -> None:
     assert torch.equal(before["mlp.0.weight"], after["mlp.0.weight"])
 
 
+def test_a_second_stage_may_see_more() -> None:
+    blind = [Override(f"env.observations.{group}.terms.pole_ang_vel", "null") for group in ("policy", "critic")]
+    first = train("first", overrides=blind)
+    second = train(
+        "second", iterations=1, checkpoint=first.checkpoint, overrides=[Override("agent.algorithm.learning_rate", "0")]
+    )
+    before, after = weights(first.checkpoint), weights(second.checkpoint)
+    for name in ("mlp.0.weight", "critic.mlp.0.weight"):
+        assert torch.equal(before[name], after[name][:, [0, 1, 2, 3, 7]])
+        assert not after[name][:, 4:7].any()
+
+
 def test_a_second_stage_may_scale_its_actions_otherwise() -> None:
     first = train("first", iterations=1)
     scaled = [Override("env.actions.cart.scale", "0.5")]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from genelab.config import atomic_write_bytes
 from genelab.envs import ManagerBasedEnv
@@ -48,31 +49,39 @@ def schema_of(env: ManagerBasedEnv) -> dict[str, Any]:
 
 
 def load_checkpoint(
-    path: Path, backend: str, env: ManagerBasedEnv | None = None, *, to_learn: bool = False
+    path: Path, backend: str, env: ManagerBasedEnv | None = None, *, to_learn: bool = False, may_grow: bool = False
 ) -> dict[str, Any]:
     """The content of a `.pt` checkpoint of a backend, without running any code in it.
 
-    With an environment, its schema must be the one the checkpoint was made with; `to_learn` is as for `check_meta`.
+    With an environment, its schema must be the one the checkpoint was made with; the rest is as for `check_meta`.
     """
     content = read_safely(path)
     meta = content.get("genelab") if isinstance(content, dict) else None
-    check_meta(meta, path, backend, env, to_learn=to_learn)
+    check_meta(meta, path, backend, env, to_learn=to_learn, may_grow=may_grow)
     return content
 
 
 def check_meta(
-    meta: Any, path: Path, backend: str, env: ManagerBasedEnv | None = None, *, to_learn: bool = False
+    meta: Any,
+    path: Path,
+    backend: str,
+    env: ManagerBasedEnv | None = None,
+    *,
+    to_learn: bool = False,
+    may_grow: bool = False,
 ) -> None:
     """Refuse a checkpoint by what it says about itself: another library's, or of another schema than the env's.
 
-    A policy that goes on learning may find its actions and observations scaled otherwise: a second stage does so.
+    A policy that goes on learning may find its actions and observations scaled otherwise: a second stage does so. Where
+    it `may_grow`, there may be observations that it did not have before.
     """
     if not isinstance(meta, dict):
         raise UsageError(f"{path}: not a checkpoint of GeneLab")
     if meta["backend"] != backend:
         raise UsageError(f"{path}: made with {meta['backend']}, but this task's agent is of {backend}")
     if env is not None:
-        check_schema(meta["schema"], schema_of(env), path, meta["task"])
+        saved, here = meta["schema"], schema_of(env)
+        check_schema(saved, _without_new_terms(here, saved) if may_grow else here, path, meta["task"])
         if not to_learn:
             check_transforms(meta["schema"].get("transforms", {}), env, path)
 
@@ -106,6 +115,42 @@ def check_schema(saved: dict[str, Any], here: dict[str, Any], path: Path, task: 
             there = {name: there[name] for name in ours}  # groups are taken by name, their terms by place
         if not _same(there, ours):
             raise UsageError(f"{path}: trained on {task} with other {kind}: {_difference(there, ours)}")
+
+
+def _without_new_terms(here: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
+    """The schema without the observation terms that the saved one does not have."""
+    known = saved["observations"]
+    observations = {
+        name: {**group, "terms": {term: dim for term, dim in group["terms"].items() if term in known[name]["terms"]}}
+        if name in known
+        else group
+        for name, group in here["observations"].items()
+    }
+    return {**here, "observations": observations}
+
+
+def columns_in(here: dict[str, Any], saved: dict[str, Any]) -> list[int]:
+    """Where the columns of a saved group of observations are in a group that has all of its terms, and perhaps more."""
+    frame = 0
+    found: list[int] = []
+    for term, dim in here["terms"].items():
+        found += range(frame, frame + dim) if term in saved["terms"] else ()
+        frame += dim
+    return [step * frame + column for step in range(here["history"]) for column in found]
+
+
+def widen(saved: dict[str, Tensor], fresh: dict[str, Tensor], columns: list[int]) -> dict[str, Tensor]:
+    """A network's state for more inputs: the old ones keep their columns, and new ones have no effect at first."""
+
+    def grown(name: str, old: Tensor) -> Tensor:
+        new = fresh[name]
+        if old.dim() != 2 or old.shape == new.shape or old.shape[-1] != len(columns):
+            return old
+        wide = torch.zeros_like(new, device="cpu") if "weight" in name else new.cpu().clone()
+        wide[:, columns] = old
+        return wide
+
+    return {name: grown(name, value) for name, value in saved.items()}
 
 
 def check_network(saved: dict[str, Any], here: dict[str, Any], path: Path) -> None:

@@ -15,7 +15,14 @@ from torch import Tensor, nn
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl.backends.base import Actor, Backend, InferenceSetup, Learner, Memory, Observations, TrainContext
-from genelab.rl.checkpoint import check_network, load_checkpoint, save_atomically, schema_of
+from genelab.rl.checkpoint import (
+    check_network,
+    columns_in,
+    load_checkpoint,
+    save_atomically,
+    schema_of,
+    widen,
+)
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg
 from genelab.rl.launch.ranks import Rank
 from genelab.rl.monitor import TrainMonitor
@@ -38,12 +45,13 @@ class RslRlBackend(Backend):
             runner = _make_runner(env, context.agent)
             learner = RslRlLearner(runner, env, context)
             if context.checkpoint is not None:
-                content = load_checkpoint(context.checkpoint, self.name, context.env, to_learn=True)
+                content = load_checkpoint(context.checkpoint, self.name, context.env, to_learn=True, may_grow=True)
                 if (saved := content["genelab"].get("agent")) is not None:
                     check_network(
                         _layers(_with_networks(context.agent, saved)), _layers(context.agent), context.checkpoint
                     )
                 with _naming_the_network(context.checkpoint, "agent.actor and agent.critic describe"):
+                    content |= _widened(content, context.env, runner.alg)
                     runner.alg.load(content, {"actor": True, "critic": True}, strict=True)
             if context.resume is not None:
                 learner.resume(context.resume)
@@ -334,6 +342,17 @@ def _layers(agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
         found[f"{name}.hidden_dims"] = list(model.hidden_dims)
         found |= {f"{name}.{key}": getattr(model, key) for key in keys}
     return found
+
+
+def _widened(content: dict[str, Any], env: ManagerBasedRlEnv, alg: Any) -> dict[str, Any]:
+    """The networks of a checkpoint for an environment that may have more to see than the one they come from."""
+    saved, here = content["genelab"]["schema"]["observations"], schema_of(env)["observations"]
+    groups = {"actor": "policy", "critic": "critic" if "critic" in here else "policy"}
+    return {
+        key: widen(content[key], model.state_dict(), columns_in(here[groups[name]], saved[groups[name]]))
+        for name, model in (("actor", alg.actor), ("critic", alg.critic))
+        if (key := f"{name}_state_dict")
+    }
 
 
 @contextlib.contextmanager
