@@ -462,10 +462,10 @@ def test_commands_grow_with_the_steps_made(make_env: MakeEnv) -> None:
 
 
 def test_a_penalty_comes_in_slowly(make_env: MakeEnv) -> None:
-    rewards = {"alive": RewardTermCfg(func=mdp.is_alive, weight=100.0, ramp=(0.25, 3))}
+    rewards = {"alive": RewardTermCfg(func=mdp.is_alive, weight=100.0, ramp=(0.125, 3))}
     env = make_env(rewards=rewards)
     paid = [env.step(torch.zeros(4, 2))[1][0].item() for _ in range(5)]
-    assert paid == pytest.approx([0.5, 0.75, 1.0, 1.0, 1.0])
+    assert paid == pytest.approx([0.25, 0.5, 1.0, 1.0, 1.0])
 
 
 def test_terms_with_memory_are_part_of_the_state(make_env: MakeEnv) -> None:

@@ -33,7 +33,8 @@ def explode(env: ManagerBasedRlEnv, env_ids: Tensor) -> None:
 
 def bad_reward_task() -> TaskCfg:
     cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0")
-    cfg.env.rewards["nothing"] = RewardTermCfg(func=reward_of_nothing, weight=1.0)
+    for env in (cfg.env, cfg.play_env):
+        env.rewards["nothing"] = RewardTermCfg(func=reward_of_nothing, weight=1.0)
     return cfg
 
 
@@ -77,3 +78,10 @@ def test_another_file_is_not_a_dump(tmp_path: Path, capfd: pytest.CaptureFixture
     torch.save({"weights": torch.ones(1)}, tmp_path / "model.pt")
     assert run(["play", "GeneLab-Inverted-Pendulum-v0", "--replay", str(tmp_path / "model.pt")]) == 2
     assert "not a dump of the NaN guard" in capfd.readouterr().err
+
+
+def test_playing_stops_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["play", "Test-Bad-Reward-v0", "--num-envs", "8", "--headless"]) == 1
+    assert f"not a finite number in environment {BAD_ENV}: reward 'nothing'" in capfd.readouterr().err
+    assert run(["play", "Test-Bad-Reward-v0", "--replay", "logs/play/nan_dump.pt"]) == 0

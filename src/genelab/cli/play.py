@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     "--replay",
     metavar="DUMP",
     type=click.Path(path_type=Path),
-    help="Play what led to a NaN, from the dump a training run left.",
+    help="Play what led to a NaN, from the dump that a run left.",
 )
 @click.option("--num-envs", type=click.IntRange(min=1), help="How many environments run side by side.")
 @click.option(

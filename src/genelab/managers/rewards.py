@@ -23,15 +23,15 @@ class RewardTermCfg(TermCfg):
     weight: float
     """Multiplies the term, and the control step's duration unless the env says otherwise; 0 switches it off."""
     ramp: tuple[float, int] | None = None
-    """While training, the share of the weight at the start, and the control steps until all of it counts: a penalty
-    that is there in full from the start can teach to end the episode instead."""
+    """While training, the share of the weight at the start, and the control steps until all of it counts; it grows by
+    the same factor with every step. A penalty that is there in full from the start can teach to end the episode."""
 
     def weight_at(self, step: int) -> float:
         """The weight after so many control steps."""
         if self.ramp is None:
             return self.weight
         start, steps = self.ramp
-        return self.weight * (start + (1.0 - start) * min(step / steps, 1.0))
+        return self.weight * start ** max(1.0 - step / steps, 0.0)
 
 
 class RewardManager(Manager):

@@ -19,9 +19,12 @@ from genelab.errors import UsageError
 from genelab.rl.backends import InferenceSetup
 from genelab.rl.episodes import Episodes
 from genelab.rl.locate import find_checkpoint, pretrained_policy
-from genelab.rl.nan_guard import load_replay
+from genelab.rl.nan_guard import NanGuard, load_replay
 from genelab.rl.policies import load_policy, random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, profiler
+
+DUMPS = Path("logs/play")
+"""Where what led to a NaN is kept."""
 
 _REPLAY_SHOWN = 10
 """The last steps of a replay, which are shown in numbers."""
@@ -84,6 +87,8 @@ def play_task(
     _announce_viewer(env_cfg.simulation.vis and (asked or not isinstance(env_cfg, ManagerBasedRlEnvCfg)), notify)
     total = env_cfg.simulation.steps if max_steps is None else max_steps
     env = make_env(env_cfg, notify=notify)
+    if isinstance(env, ManagerBasedRlEnv):
+        env.watcher = NanGuard(env, TASKS.entry(task_id).id, DUMPS)
     try:
         return _play(env, _setup(env, agent, cfg.agent, policy), total, profile, on_step)
     finally:
