@@ -16,8 +16,15 @@ from genelab.managers import (
     SceneEntityCfg,
 )
 from genelab.mdp import JointPositionActionCfg, VelocityCommandCfg, VelocityStage
-from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlPpoAlgorithmCfg
+from genelab.rl.config import (
+    RslRlDistributionCfg,
+    RslRlModelCfg,
+    RslRlOnPolicyRunnerCfg,
+    RslRlPpoAlgorithmCfg,
+    RslRlSymmetryCfg,
+)
 from genelab.scene import ContactSensorCfg, PointsSensorCfg
+from genelab_unitree.mirror import augment
 from genelab_unitree.robots.g1 import ACTION_SCALE, FOOT, g1_cfg
 from genelab_unitree.rough import Roughness, make_rough, rough_play, rough_ppo
 from genelab_unitree.velocity import COMMAND, push, velocity_env
@@ -26,6 +33,8 @@ ROUGHNESS = Roughness(stairs=(0.05, 0.23), boxes=(0.05, 0.20), rubble=(0.02, 0.1
 TORSO = SceneEntityCfg(body_names=("torso_link",))
 _FEET = (".*_ankle_roll_link",)
 _MOVING: dict[str, Any] = {"threshold": 0.05, **COMMAND}
+_LATER = (0.1, 24_000)
+"""Penalties that would keep a beginner from moving at all come in over a thousand iterations."""
 
 
 def _posture(
@@ -148,20 +157,20 @@ def _rewards() -> dict[str, RewardTermCfg | None]:
                 **COMMAND,
             },
         ),
-        "body_ang_vel": RewardTermCfg(func=mdp.body_ang_vel_xy_l2, weight=-0.05, params={"asset": TORSO}),
-        "angular_momentum": RewardTermCfg(func=mdp.angular_momentum_l2, weight=-0.02),
+        "body_ang_vel": RewardTermCfg(func=mdp.body_ang_vel_xy_l2, weight=-0.05, ramp=_LATER, params={"asset": TORSO}),
+        "angular_momentum": RewardTermCfg(func=mdp.angular_momentum_l2, weight=-0.02, ramp=_LATER),
         "joint_pos_limits": RewardTermCfg(func=mdp.joint_pos_limits, weight=-1.0),
-        "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.1),
+        "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.1, ramp=_LATER),
         "air_time": RewardTermCfg(
             func=mdp.air_time, weight=1.0, params={"window": (0.05, 0.5), "threshold": 0.5, **contact, **COMMAND}
         ),
         "foot_clearance": RewardTermCfg(
-            func=mdp.foot_clearance, weight=-2.0, params={"target": 0.1, **feet, **_MOVING}
+            func=mdp.foot_clearance, weight=-2.0, ramp=_LATER, params={"target": 0.1, **feet, **_MOVING}
         ),
         "foot_swing_height": RewardTermCfg(
-            func=mdp.FootSwingHeight, weight=-1.0, params={"target": 0.1, **contact, **feet, **_MOVING}
+            func=mdp.FootSwingHeight, weight=-1.0, ramp=_LATER, params={"target": 0.1, **contact, **feet, **_MOVING}
         ),
-        "foot_slip": RewardTermCfg(func=mdp.foot_slip, weight=-0.1, params={**contact, **feet, **_MOVING}),
+        "foot_slip": RewardTermCfg(func=mdp.foot_slip, weight=-0.1, ramp=_LATER, params={**contact, **feet, **_MOVING}),
         "soft_landing": RewardTermCfg(func=mdp.soft_landing, weight=-1e-5, params={**contact, **_MOVING}),
         "self_collisions": RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"sensor": "self_contact"}),
     }
@@ -175,7 +184,11 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
         save_interval=100,
         actor=RslRlModelCfg(hidden_dims=(256, 128, 128), distribution=RslRlDistributionCfg()),
         critic=RslRlModelCfg(hidden_dims=(256, 128, 128)),
-        algorithm=RslRlPpoAlgorithmCfg(entropy_coef=0.01),
+        algorithm=RslRlPpoAlgorithmCfg(
+            entropy_coef=0.01,
+            num_learning_epochs=3,
+            symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=augment),
+        ),
     )
 
 
