@@ -1,4 +1,4 @@
-"""Go1 on both engines."""
+"""Go1 and the walking tasks on both engines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from genelab import TASKS
+from genelab.envs import ManagerBasedRlEnv
 from genelab.scene import PlaneCfg, Scene, SceneCfg
+from genelab.scene.terrains import TerrainGeneratorCfg
 from genelab.sim import SimulationCfg
 from genelab_unitree.robots.go1 import go1_cfg
 
@@ -42,3 +45,20 @@ def swing(engine: str) -> Tensor:
         path.append(robot.root_pos_w[0].cpu().clone())
     scene.engine.close()
     return torch.stack(path).float()
+
+
+@pytest.mark.parametrize("robot", ["Go1", "G1"])
+@pytest.mark.parametrize("ground", ["Flat", "Rough"])
+def test_a_task_steps_on_genesis(robot: str, ground: str) -> None:
+    cfg = TASKS.get(f"Genelab-Velocity-{ground}-Unitree-{robot}-v0").env
+    cfg.scene.num_envs, cfg.seed = 2, 0
+    cfg.simulation.engine, cfg.simulation.precision = "genesis", 64
+    if isinstance(cfg.scene.terrain, TerrainGeneratorCfg):  # a field of ten by ten cells takes Genesis minutes to build
+        cfg.scene.terrain.rows, cfg.scene.terrain.columns = 1, ("stairs_up",)
+    env = ManagerBasedRlEnv(cfg)
+    observations, _ = env.reset(seed=0)
+    for _ in range(20):
+        observations, reward, *_ = env.step(torch.rand(2, env.action_dim) - 0.5)
+    assert all(group.isfinite().all() for group in (*observations.values(), reward))
+    assert env.scene.sensor("feet_contact").touching.any()
+    env.close()
