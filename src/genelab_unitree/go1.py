@@ -80,7 +80,7 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
         critic=RslRlModelCfg(hidden_dims=(128, 128, 128)),
         algorithm=RslRlPpoAlgorithmCfg(
             entropy_coef=0.005,
-            num_learning_epochs=3,
+            num_learning_epochs=2,
             symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=augment),
         ),
     )
