@@ -87,6 +87,15 @@ def test_only_the_first_episodes_of_each_environment_count() -> None:
     assert result.terminations == {"clock": 1.0, "evaluation_time_out": 0.0}
 
 
+def test_it_tells_how_many_episodes_are_done() -> None:
+    env, seen = random_lengths(4), []
+    evaluate(env, still(env), episodes=7, seed=0, show=lambda *told: seen.append(told))
+    assert all(what == "episodes" and total == 8 for what, _, total in seen)
+    counts = [done for _, done, _ in seen]
+    assert counts == sorted(counts)
+    assert counts[-1] == 8
+
+
 def every_so_often(env: ManagerBasedRlEnv) -> Tensor:
     return env.episode_length_buf > torch.arange(env.num_envs)
 
@@ -315,10 +324,10 @@ def test_all_engines_are_compared_in_one_file(
 def test_what_one_engine_gave_is_kept_if_the_next_crashes(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, notify: object) -> dict:
+    def crash(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, *rest: object) -> dict:
         if overrides[-1].text == "genesis":
             raise KeyboardInterrupt
-        return fake_evaluation(task, checkpoint, settings, overrides, notify)
+        return fake_evaluation(task, checkpoint, settings, overrides, *rest)
 
     monkeypatch.setattr("genelab.rl.evaluator._evaluate", crash)
     out = tmp_path / "eval.json"
@@ -340,7 +349,7 @@ def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pyte
     ]
 
 
-def fake_evaluation(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, notify: object) -> dict:
+def fake_evaluation(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, *rest: object) -> dict:
     engine = overrides[-1].text
     mean = {"mujoco": 40.0, "genesis": 30.0}[engine]
     metrics = {"return_mean": mean, "length_mean": 9.0, "success_rate": None}

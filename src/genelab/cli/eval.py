@@ -20,6 +20,7 @@ from genelab.cli.command import (
     simulation_options,
     task_argument,
 )
+from genelab.cli.progress import progress_bar
 from genelab.config import Override
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def command(
         probe=probe,
     )
     judge = evaluate_engines if everywhere else evaluate_task
-    report = judge(task, checkpoint, settings, best=best, overrides=changes, out=out, notify=say)
+    with progress_bar() as show:
+        report = judge(task, checkpoint, settings, best=best, overrides=changes, out=out, notify=say, show=show)
     reports = list(report["engines"].values()) if everywhere else [report]
     _print(reports, settings.deterministic)
     if everywhere:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from genelab.cli.command import (
     task_argument,
 )
 from genelab.cli.profiling import profile_from, profile_options
+from genelab.cli.progress import progress_bar
 from genelab.config import Override
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def command(
         replay_dump(replay, task, click.echo)
         return
     profile = profile_from(options)
-    with _progress() as on_step:
+    with progress_bar() as show:
         result = play_task(
             task,
             agent=agent,
@@ -87,26 +87,11 @@ def command(
             profile=profile,
             overrides=changes,
             notify=say,
-            on_step=on_step,
+            on_step=partial(show, "steps"),
         )
     _print(task, result)
     if profile is not None:
         click.echo(f"traces in {profile.out}")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda step, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = ("playing", BarColumn(), MofNCompleteColumn(), "steps", TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("play", total=None)
-        yield lambda step, total: progress.update(bar, completed=step, total=total)
 
 
 def _print(task: str, result: PlayResult) -> None:

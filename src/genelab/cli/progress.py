@@ -21,6 +21,27 @@ PLAIN_SECONDS = 10.0
 
 
 @contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A function that shows how many of all things of a kind are done: a bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), "{task.description}", TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            if what != progress.tasks[0].description:
+                progress.reset(bar, description=what)
+            progress.update(bar, completed=done, total=total)
+
+        yield show
+
+
+@contextmanager
 def train_progress(*, quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """A function that shows progress."""
     if quiet:

@@ -26,7 +26,7 @@ from genelab.rl.exported import acts_alone
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
 from genelab.rl.probe import ENVS_PER_DIRECTION, directions_of, probe_velocity, velocity_command
-from genelab.rl.report import check_out, write_report
+from genelab.rl.report import Show, check_out, show_nothing, write_report
 from genelab.rl.run import versions
 from genelab.rl.statistics import mean_interval, overlap, share_interval
 
@@ -149,6 +149,7 @@ def evaluate_task(
     overrides: Sequence[Override] = (),
     out: Path | None = None,
     notify: Callable[[str], None] = lambda message: None,
+    show: Show = show_nothing,
 ) -> dict[str, Any]:
     """Evaluate a checkpoint in the task's play config; returns the report, and writes it to `out`.
 
@@ -156,7 +157,7 @@ def evaluate_task(
     """
     settings = settings or EvalSettings()
     path = _prepare(task_id, checkpoint, best, overrides, out)
-    report = _evaluate(task_id, path, settings, overrides, notify)
+    report = _evaluate(task_id, path, settings, overrides, notify, show)
     if out is not None:
         write_report(report, out)
     return report
@@ -171,6 +172,7 @@ def evaluate_engines(
     overrides: Sequence[Override] = (),
     out: Path | None = None,
     notify: Callable[[str], None] = lambda message: None,
+    show: Show = show_nothing,
 ) -> dict[str, Any]:
     """Evaluate a checkpoint on every engine, one after the other, and compare; otherwise like `evaluate_task`."""
     settings = settings or EvalSettings()
@@ -188,7 +190,7 @@ def evaluate_engines(
     }
     for engine in ENGINES:
         chosen = [*overrides, Override("env.simulation.engine", engine)]
-        report["engines"][engine] = _evaluate(task_id, path, settings, chosen, notify)
+        report["engines"][engine] = _evaluate(task_id, path, settings, chosen, notify, show)
         report["not_run"].remove(engine)
         if not report["not_run"]:
             report["difference"] = difference(*report["engines"].values())
@@ -234,6 +236,7 @@ def _evaluate(
     settings: EvalSettings,
     overrides: Sequence[Override],
     notify: Callable[[str], None],
+    show: Show,
 ) -> dict[str, Any]:
     start = time.perf_counter()
     num_envs = min(settings.num_envs, settings.episodes)
@@ -246,7 +249,13 @@ def _evaluate(
         notify=notify,
     ) as (env, setup):
         result = evaluate(
-            env, setup, episodes=settings.episodes, seed=settings.seed, max_steps=settings.max_steps, notify=notify
+            env,
+            setup,
+            episodes=settings.episodes,
+            seed=settings.seed,
+            max_steps=settings.max_steps,
+            notify=notify,
+            show=show,
         )
         engine, longest = env.scene.engine.name, env.max_episode_length_s
         command = velocity_command(env.cfg) if settings.probe else None
@@ -264,7 +273,7 @@ def _evaluate(
             overrides=overrides,
             notify=notify,
         ) as (env, setup):
-            probe = probe_velocity(env, setup, command, seed=settings.seed).report()
+            probe = probe_velocity(env, setup, command, seed=settings.seed, show=show).report()
     return {
         "task": TASKS.entry(task_id).id,
         "checkpoint": str(checkpoint),
@@ -296,6 +305,7 @@ def evaluate(
     seed: int,
     max_steps: int | None = None,
     notify: Callable[[str], None] = lambda message: None,
+    show: Show = show_nothing,
 ) -> Evaluation:
     """Run the first ⌈episodes / num_envs⌉ episodes of every environment and keep `episodes` of them.
 
@@ -307,7 +317,7 @@ def evaluate(
     setup.reset(None)
     book = _Book(env, quota)
     step = 0
-    while not book.full:
+    while book.done < quota * env.num_envs:
         if max_steps is not None and step >= max_steps:
             break
         action = setup.policy(observations)
@@ -316,6 +326,7 @@ def evaluate(
         setup.reset(done)
         book.add(reward, done, info)
         step += 1
+        show("episodes", book.done, quota * env.num_envs)
     result = book.close(episodes)
     if len(result.returns) < episodes:
         ended = f"only {len(result.returns)} of {episodes} episodes ended within --max-steps {max_steps}"
@@ -340,9 +351,9 @@ class _Book:
         self._has_success = False
 
     @property
-    def full(self) -> bool:
-        """Whether every environment has filled its quota."""
-        return bool((self._count >= self._quota).all())
+    def done(self) -> int:
+        """Episodes that were kept; every environment has its quota of them in the end."""
+        return int(self._count.sum())
 
     def add(self, reward: Tensor, done: Tensor, info: dict[str, Any]) -> None:
         """Take a step."""

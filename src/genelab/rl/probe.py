@@ -16,6 +16,7 @@ from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.managers import CommandTermCfg
 from genelab.mdp import VelocityCommand, VelocityCommandCfg
 from genelab.rl.backends.base import InferenceSetup
+from genelab.rl.report import Show, show_nothing
 
 ENVS_PER_DIRECTION = 64
 SLOW_YAW = 0.2
@@ -90,7 +91,9 @@ def directions_of(cfg: CommandTermCfg) -> dict[str, tuple[float, float, float]]:
 
 
 @torch.inference_mode()
-def probe_velocity(env: ManagerBasedRlEnv, setup: InferenceSetup, name: str, *, seed: int) -> VelocityProbe:
+def probe_velocity(
+    env: ManagerBasedRlEnv, setup: InferenceSetup, name: str, *, seed: int, show: Show = show_nothing
+) -> VelocityProbe:
     """Drive equal groups of the environments in all directions; their number must divide by that of directions."""
     term = env.commands.term(name)
     assert isinstance(term, VelocityCommand)
@@ -104,7 +107,8 @@ def probe_velocity(env: ManagerBasedRlEnv, setup: InferenceSetup, name: str, *, 
     standing_speed = torch.zeros_like(time)
     alive = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     fell = torch.zeros_like(alive)
-    for step in range(round(SECONDS / env.step_dt)):
+    steps = round(SECONDS / env.step_dt)
+    for step in range(steps):
         observations, _, terminated, truncated, _ = env.step(setup.policy(observations))
         setup.reset(terminated | truncated)
         fell |= terminated & alive
@@ -114,6 +118,7 @@ def probe_velocity(env: ManagerBasedRlEnv, setup: InferenceSetup, name: str, *, 
             way[alive] += velocity[alive]
             standing_speed[alive] += velocity[alive].norm(dim=1)
             time[alive] += 1.0
+        show("steps of the velocity probe", step + 1, steps)
     mean = way / time.clamp(min=1.0)[:, None]
     rest = standing_speed / time.clamp(min=1.0)
     results = []

@@ -1,14 +1,22 @@
-"""Report files: refused before the work if they cannot be written, and written whole or not at all."""
+"""What is told of a long work while it runs, and report files, which are written whole or not at all."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from genelab.config import atomic_write_text
 from genelab.errors import GenelabError, UsageError
+
+Show = Callable[[str, int, int], None]
+"""Called with what is counted, how many of them are done, and of how many."""
+
+
+def show_nothing(what: str, done: int, total: int) -> None:
+    """Nobody is watching."""
 
 
 def check_out(out: Path) -> None:
