@@ -74,13 +74,13 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
     """PPO within an hour of two CPU cores."""
     return RslRlOnPolicyRunnerCfg(
         experiment_name="go1_velocity_flat",
-        max_iterations=1800,
+        max_iterations=1500,
         save_interval=100,
         actor=RslRlModelCfg(hidden_dims=(128, 128, 128), distribution=RslRlDistributionCfg()),
         critic=RslRlModelCfg(hidden_dims=(128, 128, 128)),
         algorithm=RslRlPpoAlgorithmCfg(
             entropy_coef=0.005,
-            num_learning_epochs=2,
+            num_learning_epochs=3,
             symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=augment),
         ),
     )
