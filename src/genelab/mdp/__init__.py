@@ -4,6 +4,7 @@ A task writes `func=mdp.joint_pos_rel`: everything that can stand there has its 
 """
 
 from genelab.mdp.actions import JointEffortActionCfg, JointPositionActionCfg, JointVelocityActionCfg
+from genelab.mdp.arm_actions import DifferentialIkActionCfg, GripperActionCfg
 from genelab.mdp.commands import VelocityCommand, VelocityCommandCfg
 from genelab.mdp.curriculum import VelocityStage, command_ranges, terrain_levels_vel
 from genelab.mdp.events import push_by_velocity, reset_joints_by_offset, reset_root_uniform, set_joint_velocity
@@ -64,7 +65,9 @@ from genelab.mdp.rewards import (
 from genelab.mdp.terminations import bad_orientation, joint_pos_beyond, out_of_terrain, time_out
 
 __all__ = [
+    "DifferentialIkActionCfg",
     "FootSwingHeight",
+    "GripperActionCfg",
     "JointAccL2",
     "JointEffortActionCfg",
     "JointPositionActionCfg",

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from genelab.errors import ConfigError
 from genelab.managers import ActionTerm, ActionTermCfg
+from genelab.scene import Articulation
 from genelab.scene.actuators import PerJoint, Target
 from genelab.scene.names import resolve_values
 
@@ -71,23 +72,9 @@ class JointAction(ActionTerm):
         self.joint_names = [self.robot.joint_names[i] for i in ids]
         self.joint_ids = torch.tensor(ids, device=env.device)
         self.dim = len(ids)
-        self._check_actuators(set(ids))
+        check_actuators(self.robot, set(ids), self.target, f"env.actions.{name}")
         self.scale = self._per_joint(cfg.scale, "scale")
         self.offset = self._per_joint(cfg.offset, "offset")
-
-    def _check_actuators(self, joints: set[int]) -> None:
-        """Every joint must have an actuator that follows this kind of target."""
-        for actuator_name, actuator in self.robot.actuators.items():
-            mine = joints & set(actuator.joint_ids)
-            if mine and self.target not in actuator.cfg.accepts:
-                raise ConfigError(
-                    f"env.actions.{self.name}: the actuator {actuator_name!r} ({type(actuator.cfg).__name__}) "
-                    f"does not follow {self.target} targets"
-                )
-            joints = joints - mine
-        if joints:
-            names = ", ".join(self.robot.joint_names[i] for i in sorted(joints))
-            raise ConfigError(f"env.actions.{self.name}: no actuator drives {names}")
 
     def _per_joint(self, values: PerJoint, what: str) -> Tensor:
         numbers = resolve_values(values, self.joint_names, f"env.actions.{self.name}.{what}")
@@ -142,3 +129,18 @@ class JointEffortAction(JointAction):
 
     def _target(self) -> Tensor:
         return self.robot.joint_effort_target
+
+
+def check_actuators(robot: Articulation, joints: set[int], target: Target, where: str) -> None:
+    """Every joint must have an actuator that follows this kind of target."""
+    for actuator_name, actuator in robot.actuators.items():
+        mine = joints & set(actuator.joint_ids)
+        if mine and target not in actuator.cfg.accepts:
+            raise ConfigError(
+                f"{where}: the actuator {actuator_name!r} ({type(actuator.cfg).__name__}) "
+                f"does not follow {target} targets"
+            )
+        joints = joints - mine
+    if joints:
+        names = ", ".join(robot.joint_names[i] for i in sorted(joints))
+        raise ConfigError(f"{where}: no actuator drives {names}")

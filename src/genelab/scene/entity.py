@@ -178,6 +178,11 @@ class Entity:
 
     # -- finding parts
 
+    @property
+    def dof_ids(self) -> Tensor:
+        """The joints' degrees of freedom in the model, `(J,)`: columns of a Jacobian."""
+        return self._joint_v
+
     def find_joints(self, patterns: str | tuple[str, ...]) -> list[int]:
         """Indices into this entity's joints."""
         return match_names(patterns, self.joint_names, f"{self.name} joint")

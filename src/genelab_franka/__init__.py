@@ -1,0 +1,11 @@
+"""Franka's Panda: an arm that picks and places."""
+
+from genelab.config import TASKS
+
+TASKS.register(
+    "GeneLab-Franka-Pick-And-Place-v0",
+    "genelab_franka.pick_place:task",
+    description="An arm takes a cube to a place on the ground or in the air.",
+    robot="Franka Panda",
+    backend="sb3 SAC + HER",
+)

@@ -1,0 +1,1 @@
+"""The arm: model, servos, default pose."""
