@@ -6,8 +6,9 @@ what an action does can be seen from the state alone.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import mujoco
 import torch
@@ -71,6 +72,9 @@ class GripperActionCfg(ActionTermCfg):
 class ArmAction(ActionTerm):
     """Acts on the position targets of some joints."""
 
+    units: ClassVar[tuple[str, ...]]
+    """Fields of the config that say how much an action of 1 is."""
+
     def __init__(self, name: str, cfg: ActionTermCfg, env: ManagerBasedEnv, joint_names: tuple[str, ...]) -> None:
         super().__init__(name, cfg, env)
         self.robot = env.scene.articulation(cfg.entity)
@@ -80,11 +84,17 @@ class ArmAction(ActionTerm):
         check_actuators(self.robot, set(ids), "position", f"env.actions.{name}")
         self._lowest, self._highest = self.robot.joint_pos_limits[0, self.joint_ids].unbind(dim=1)
 
+    def settings(self) -> dict[str, Any]:
+        """What of the config is its own, for those who rebuild the action on a robot."""
+        common = {field.name for field in dataclasses.fields(ActionTermCfg)} | {"joint_names"}
+        return {name: value for name, value in vars(self.cfg).items() if name not in common}
+
 
 class DifferentialIkAction(ArmAction):
     """One step of damped least squares per control step."""
 
     dim = 3
+    units = ("scale",)
     cfg: DifferentialIkActionCfg
 
     def __init__(self, name: str, cfg: DifferentialIkActionCfg, env: ManagerBasedEnv) -> None:
@@ -133,6 +143,7 @@ class GripperAction(ArmAction):
     """Fingers that move together."""
 
     dim = 1
+    units = ("speed",)
     cfg: GripperActionCfg
 
     def __init__(self, name: str, cfg: GripperActionCfg, env: ManagerBasedEnv) -> None:

@@ -18,6 +18,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import ActionTerm
 from genelab.managers.observations import ObservationGroup
 from genelab.mdp.actions import JointAction
+from genelab.mdp.arm_actions import ArmAction
 from genelab.rl.backends.base import Actor
 from genelab.rl.run import versions
 from genelab.scene import Articulation
@@ -122,6 +123,8 @@ def _actions(terms: Iterable[ActionTerm]) -> list[dict[str, Any]]:
                 "offset": _numbers(term.offset),
                 "clip": term.cfg.clip,
             }
+        if isinstance(term, ArmAction):
+            entry |= {"target": "position", "joint_names": term.joint_names, **term.settings()}
         described.append(entry)
         start += term.dim
     return described

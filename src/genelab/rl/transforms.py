@@ -13,6 +13,7 @@ from torch import Tensor
 from genelab.envs import ManagerBasedEnv
 from genelab.errors import UsageError
 from genelab.mdp.actions import JointAction, JointPositionActionCfg
+from genelab.mdp.arm_actions import ArmAction
 
 TOLERANCE = 1e-4
 """Relative difference of two numbers that mean the same: one of them may have been through 32 bits."""
@@ -37,6 +38,8 @@ def _action_transforms(env: ManagerBasedEnv) -> dict[str, Any]:
     for name, term in env.action_manager.terms.items():
         if isinstance(term, JointAction):
             found |= joint_transforms(name, term.joint_names, rounded(term.scale), rounded(term.offset), term.cfg.clip)
+        if isinstance(term, ArmAction):
+            found |= {f"env.actions.{name}.{key}": rounded(getattr(term.cfg, key)) for key in term.units}
     return found
 
 
