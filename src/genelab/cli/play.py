@@ -19,6 +19,7 @@ from genelab.cli.command import (
     simulation_options,
     task_argument,
 )
+from genelab.cli.film import film_from, play_film_options
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import progress_bar
 from genelab.config import Override
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 )
 @click.option("--max-steps", type=click.IntRange(min=0), help="Stop after this many control steps, viewer or not.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of all random numbers.")
+@play_film_options
 @simulation_options
 @profile_options
 def command(
@@ -72,7 +74,10 @@ def command(
     import_modules(imports)
     from genelab.rl import play_task, replay_dump
 
+    film = film_from(options)
     if replay is not None:
+        if film is not None:
+            raise click.UsageError("--video films a run, not a --replay: pass one of them")
         replay_dump(replay, task, click.echo)
         return
     profile = profile_from(options)
@@ -85,11 +90,14 @@ def command(
             num_envs=num_envs,
             max_steps=max_steps,
             profile=profile,
+            film=film,
             overrides=changes,
             notify=say,
             on_step=partial(show, "steps"),
         )
     _print(task, result)
+    if film is not None:
+        click.echo(f"film in {film.path}: {result.frames} pictures")
     if profile is not None:
         click.echo(f"traces in {profile.out}")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
+from genelab.cli.film import train_film_options, training_film_from
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
 from genelab.config import TASKS, Override, apply_overrides
@@ -86,6 +87,7 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--eval-seed", type=click.IntRange(min=0), default=0, help="Seed of the evaluation [0].")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 @simulation_options
+@train_film_options
 @launch_options
 @profile_options
 @click.pass_context
@@ -114,11 +116,13 @@ def command(
         raise click.UsageError("--steps is another name for --max-iterations: pass one of them")
     if eval_every is None and any(_given(ctx, name) for name in ("eval_episodes", "eval_num_envs", "eval_seed")):
         raise click.UsageError("--eval-episodes, --eval-num-envs and --eval-seed need --eval-every K")
+    film = training_film_from(options)
     changes = [*shortcut_overrides(options), *overrides]
     budget = steps if max_iterations is None else max_iterations
     if resume is not None and (changes or num_envs or seed is not None or log_dir or checkpoint):
         raise click.UsageError(
-            "--resume goes on with the run's own config: only --max-iterations, --logger and --eval-* go with it"
+            "--resume goes on with the run's own config: only --max-iterations, --logger, --eval-* and --video-* go "
+            "with it"
         )
     from genelab.rl.launch import check_options
     from genelab.rl.launch.ranks import enter_rank
@@ -148,6 +152,7 @@ def command(
     common: dict[str, Any] = {
         "max_iterations": budget,
         "evaluation": evaluation,
+        "film": film,
         "profile": profile_from(options),
         "notify": say if rank.leads else lambda message: None,
     }

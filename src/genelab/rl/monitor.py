@@ -19,6 +19,7 @@ from genelab.rl.episodes import Episodes
 
 if TYPE_CHECKING:
     from genelab.rl.eval_callback import EvalCallback
+    from genelab.rl.film_callback import FilmCallback
 
 RECENT_EPISODES = 100
 """Episodes behind the mean return and length that are shown while training."""
@@ -77,8 +78,9 @@ class TrainMonitor:
         unit: str,
         save_interval: int,
         writer: Writer | None,
-        report: Callable[[Progress], None],
+        report: Callable[[Progress], bool | None],
         evaluation: EvalCallback | None = None,
+        film: FilmCallback | None = None,
         iteration_hook: Callable[[], None] = lambda: None,
     ) -> None:
         self.path = path
@@ -89,6 +91,7 @@ class TrainMonitor:
         self.writer = writer
         self.report = report
         self.evaluation = evaluation
+        self.film = film
         self.episodes = Episodes(num_envs=env.num_envs, device=env.device, keep=RECENT_EPISODES)
         self.env_steps = 0
         self.iterations = 0
@@ -144,12 +147,15 @@ class TrainMonitor:
             done, collect_fps, total_fps, learn_seconds / max(collect_seconds + learn_seconds, 1e-9)
         )
         self._log(progress, {**scalars, "Perf/collection_time": collect_seconds, "Perf/learning_time": learn_seconds})
-        self.report(progress)
+        if self.report(progress):
+            self.stop_requested = True
         self._iteration_hook()
         if self.iterations % self.save_interval == 0:
             self.save(f"model_{done}")
         if self.evaluation is not None:
             self.evaluation.after_iteration(learner, self.iterations, done, self.writer)
+        if self.film is not None:
+            self.film.after_iteration(learner, self.iterations, done)
         if self.stop_requested and done < self.total:
             self.save(f"model_{done}")
             raise TrainingInterrupted

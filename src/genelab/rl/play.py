@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from genelab.rl.locate import find_checkpoint, pretrained_policy
 from genelab.rl.nan_guard import NanGuard, load_replay
 from genelab.rl.policies import load_policy, random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, profiler
+from genelab.viewer import Film, FilmCfg, Onlooker
 
 DUMPS = Path("logs/play")
 """Where what led to a NaN is kept."""
@@ -49,6 +50,8 @@ class PlayResult:
     """Mean return of the episodes that ended; None if none did."""
     length_mean: float | None
     """Their mean length, in control steps."""
+    frames: int = 0
+    """Pictures of the film."""
 
 
 def play_task(
@@ -60,13 +63,15 @@ def play_task(
     num_envs: int | None = None,
     max_steps: int | None = None,
     profile: ProfileCfg | None = None,
+    film: FilmCfg | None = None,
     overrides: Sequence[Override] = (),
     notify: Callable[[str], None] = lambda message: None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
 ) -> PlayResult:
     """Play a task with its play config.
 
-    `max_steps` always ends the run. Without it a headless run ends after `simulation.steps` control steps. `agent`,
+    `max_steps` always ends the run. Without it a headless run ends after `simulation.steps` control steps, which is the
+    length of the film unless an override says otherwise. `agent`,
     `checkpoint`, `num_envs` and `profile` are for RL tasks; a scene without rewards plays its own actions. `checkpoint`
     and `best` are as for `find_checkpoint`.
     """
@@ -85,12 +90,25 @@ def play_task(
     policy = _find_policy(task_id, agent, checkpoint, best)
     asked = any(override.path == "env.simulation.vis" for override in overrides)
     _announce_viewer(env_cfg.simulation.vis and (asked or not isinstance(env_cfg, ManagerBasedRlEnvCfg)), notify)
+    if film is not None:
+        film.check()
+        env_cfg.scene.num_envs = max(env_cfg.scene.num_envs, film.num_envs if num_envs is None else 1)
+        if film.length is not None and not any(override.path == "env.simulation.steps" for override in overrides):
+            env_cfg.simulation.steps = film.length
     total = env_cfg.simulation.steps if max_steps is None else max_steps
     env = make_env(env_cfg, notify=notify)
     if isinstance(env, ManagerBasedRlEnv):
         env.watcher = NanGuard(env, TASKS.entry(task_id).id, DUMPS)
     try:
-        return _play(env, _setup(env, agent, cfg.agent, policy), total, profile, on_step)
+        setup = _setup(env, agent, cfg.agent, policy)
+        if film is None:
+            return _play(env, setup, total, profile, [], on_step)
+        camera = Film(env, film)
+        try:
+            result = _play(env, setup, total, profile, [camera], on_step)
+        finally:
+            camera.close()
+        return replace(result, frames=camera.frames)
     finally:
         env.close()
 
@@ -153,6 +171,7 @@ def _play(
     setup: InferenceSetup,
     total: int,
     profile: ProfileCfg | None,
+    onlookers: Sequence[Onlooker],
     on_step: Callable[[int, int], None],
 ) -> PlayResult:
     episodes = Episodes(num_envs=env.num_envs, device=env.device)
@@ -168,6 +187,8 @@ def _play(
                 reward, terminated, truncated, _ = outcome
                 episodes.add(reward, terminated | truncated, {})
                 setup.reset(terminated | truncated)
+            for onlooker in onlookers:
+                onlooker.after_step()
             trace.step()
             on_step(step + 1, total)
         seconds = time.perf_counter() - start

@@ -21,9 +21,11 @@ from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
 from genelab.envs.state import set_state
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends import Backend, TrainContext, select_backend
+from genelab.rl.config import BackendConfig
 from genelab.rl.eval_callback import EvalCallback
 from genelab.rl.evaluator import eval_cfg
 from genelab.rl.exported import is_exported
+from genelab.rl.film_callback import FilmCallback, FilmOptions
 from genelab.rl.launch.ranks import FollowerMonitor, Rank, check_backend, open_run
 from genelab.rl.loggers import LoggerName, check_logger, open_logger
 from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writer
@@ -62,6 +64,7 @@ class EvalOptions:
 def train_task(
     task_id: str,
     *,
+    agent: BackendConfig | None = None,
     overrides: Sequence[Override] = (),
     num_envs: int | None = None,
     max_iterations: int | None = None,
@@ -70,13 +73,20 @@ def train_task(
     checkpoint: Path | None = None,
     logger: LoggerName = "tensorboard",
     evaluation: EvalOptions | None = None,
+    film: FilmOptions | None = None,
     profile: ProfileCfg | None = None,
-    report: Callable[[Progress], None] = lambda progress: None,
+    report: Callable[[Progress], bool | None] = lambda progress: None,
+    on_env: Callable[[ManagerBasedRlEnv], None] = lambda env: None,
     notify: Callable[[str], None] = lambda message: None,
 ) -> TrainResult:
-    """Train a registered task with the backend that its agent config asks for."""
+    """Train a registered task with the backend that its agent config asks for, or `agent` in its place.
+
+    `report` is told of every iteration, and stops the run by answering True. `on_env` is given the environment before
+    anything is learned.
+    """
     check_logger(logger)
     cfg = TASKS.get(task_id)
+    cfg.agent = cfg.agent if agent is None else agent
     task_id = TASKS.entry(task_id).id
     backend = select_backend(cfg.agent)
     if not isinstance(cfg.env, ManagerBasedRlEnvCfg):
@@ -95,8 +105,9 @@ def train_task(
     if checkpoint is not None and is_exported(checkpoint):
         raise UsageError(f"--checkpoint: {checkpoint} is an exported policy, which cannot learn; give a checkpoint")
     run = open_run(log_dir or RunDirectory.default_path(backend.name, task_id))
-    training = _Training(task_id, cfg.env, cfg.agent, backend, run, logger, evaluation, profile, report, notify)
+    training = _Training(task_id, cfg.env, cfg.agent, backend, run, logger, evaluation, film, profile, report, notify)
     training.overrides = tuple(overrides)
+    training.on_env = on_env
     run.create()
     run.write_params(cfg.env, cfg.agent)
     try:
@@ -114,6 +125,7 @@ def resume_task(
     max_iterations: int | None = None,
     logger: LoggerName | None = None,
     evaluation: EvalOptions | None = None,
+    film: FilmOptions | None = None,
     profile: ProfileCfg | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
     notify: Callable[[str], None] = lambda message: None,
@@ -139,7 +151,7 @@ def resume_task(
     state = torch.load(run_dir / "resume.pt", weights_only=True)
     if state["monitor"]["done"] >= backend.budget(agent):
         raise UsageError(f"--resume: {run_dir} has spent its {backend.unit}; give a larger --max-iterations")
-    training = _Training(record["task"], env, agent, backend, run, logger, evaluation, profile, report, notify)
+    training = _Training(record["task"], env, agent, backend, run, logger, evaluation, film, profile, report, notify)
     training.overrides = tuple(Override(*change.split("=", 1)) for change in record.get("overrides", []))
     return training.start(resume=state)
 
@@ -156,8 +168,9 @@ class _Training:
         run: RunDirectory,
         logger: LoggerName,
         evaluation: EvalOptions | None,
+        film: FilmOptions | None,
         profile: ProfileCfg | None,
-        report: Callable[[Progress], None],
+        report: Callable[[Progress], bool | None],
         notify: Callable[[str], None],
     ) -> None:
         self.task_id = task_id
@@ -167,10 +180,12 @@ class _Training:
         self.run = run
         self.logger = logger
         self.evaluation = evaluation
+        self.film = film
         self.profile = profile
         self.report = report
         self.notify = notify
         self.overrides: Sequence[Override] = ()
+        self.on_env: Callable[[ManagerBasedRlEnv], None] = lambda env: None
         self.learned = False
         """Whether an iteration has ended."""
         self.rank = Rank.current()
@@ -180,6 +195,7 @@ class _Training:
         seed_everything(self.agent.seed + self.rank.index)
         env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
         env.watcher = NanGuard(env, self.task_id, self.run.path)
+        self.on_env(env)
         facts = {
             "task": self.task_id,
             "experiment": self.agent.experiment_name,
@@ -200,9 +216,9 @@ class _Training:
         finally:
             env.close()
 
-    def _report(self, progress: Progress) -> None:
+    def _report(self, progress: Progress) -> bool | None:
         self.learned = True
-        self.report(progress)
+        return self.report(progress)
 
     def _open_logger(self) -> Writer | None:
         if not self.rank.leads:
@@ -223,6 +239,7 @@ class _Training:
         leads = self.rank.leads
         status: Literal["completed", "interrupted", "failed"] = "failed"
         evaluation = self._eval_callback(env.num_envs) if leads else None
+        film = self._film_callback() if leads else None
         start = time.perf_counter()
         with profiler(self.profile if leads else None) as trace:
             monitor = (TrainMonitor if leads else FollowerMonitor)(
@@ -235,6 +252,7 @@ class _Training:
                 writer=writer,
                 report=self._report,
                 evaluation=evaluation,
+                film=film,
                 iteration_hook=trace.step,
             )
             context = TrainContext(
@@ -260,8 +278,9 @@ class _Training:
                 self.run.finish(status, env_steps=monitor.env_steps, steps_per_second=round(rate, 1))
                 if writer is not None:
                     writer.close()
-                if evaluation is not None:
-                    evaluation.env.close()
+                for callback in (evaluation, film):
+                    if callback is not None:
+                        callback.env.close()
         last = monitor.last_checkpoint
         assert last is not None
         return TrainResult(
@@ -286,6 +305,12 @@ class _Training:
             episodes=options.episodes,
             seed=options.seed,
         )
+
+    def _film_callback(self) -> FilmCallback | None:
+        if self.film is None:
+            return None
+        env = ManagerBasedRlEnv(eval_cfg(play_cfg(self.env_cfg), self.film.num_envs), notify=self.notify)
+        return FilmCallback(env, self.run.path, self.film, self.notify)
 
 
 def seed_everything(seed: int) -> None:

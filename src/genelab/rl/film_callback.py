@@ -1,0 +1,78 @@
+"""Films while training, of the live learner, in an environment that is built once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import GenelabError
+from genelab.rl.backends.base import Learner
+from genelab.viewer import Film, FilmCfg
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilmOptions:
+    """Films while training."""
+
+    every: int
+    """Iterations between films."""
+    length: int = 250
+    """Control steps of a film."""
+    size: tuple[int, int] = (1280, 720)
+    """Width and height, pixels."""
+    camera: str | None = None
+    """As for `FilmCfg`."""
+    num_envs: int = 1
+    """Environments that are shown side by side."""
+
+
+class FilmCallback:
+    """Every so many iterations, films the policy into `videos/` of the run directory."""
+
+    def __init__(
+        self, env: ManagerBasedRlEnv, path: Path, options: FilmOptions, notify: Callable[[str], None], seed: int = 0
+    ) -> None:
+        self.env = env
+        self._home = path / "videos"
+        self._options = options
+        self._notify = notify
+        self._seed = seed
+        self._home.mkdir(exist_ok=True)
+        Film(env, self._film_cfg(0)).close()  # what cannot be drawn is known before anything is learned
+
+    def after_iteration(self, learner: Learner, iteration: int, done: int) -> None:
+        """Film if it is time to; a film that fails is no reason to stop learning."""
+        if iteration % self._options.every:
+            return
+        devices = [self.env.device] if self.env.device.type == "cuda" else []
+        try:
+            with torch.random.fork_rng(devices), torch.inference_mode():  # the learner's random numbers are not spent
+                self._film(learner, done)
+        except GenelabError as error:
+            self._notify(f"no film of iteration {done}: {error}")
+
+    def _film(self, learner: Learner, done: int) -> None:
+        setup = learner.inference()
+        film = Film(self.env, self._film_cfg(done))
+        try:
+            observations, _ = self.env.reset(seed=self._seed)
+            setup.reset(None)
+            for _ in range(self._options.length):
+                observations, _, terminated, truncated, _ = self.env.step(setup.policy(observations))
+                setup.reset(terminated | truncated)
+                film.after_step()
+        finally:
+            film.close()
+
+    def _film_cfg(self, done: int) -> FilmCfg:
+        options = self._options
+        return FilmCfg(
+            path=self._home / f"iteration_{done}.mp4",
+            size=options.size,
+            camera=options.camera,
+            num_envs=options.num_envs,
+        )

@@ -1,0 +1,120 @@
+"""Pictures without a window."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from genelab.errors import GenelabError, summary
+from genelab.viewer.puppet import Puppet
+
+MAX_GEOMS = 5000
+"""The most shapes in one picture."""
+
+
+class Offscreen:
+    """Draws scenes into a picture, side by side."""
+
+    def __init__(self, puppet: Puppet, size: tuple[int, int], tiles: int = 1) -> None:
+        self.width, self.height = size
+        self._puppet = puppet
+        model = puppet.model
+        model.vis.global_.offwidth, model.vis.global_.offheight = size
+        # Software draws the whole map of shadows for every picture: as fine as the picture, and no finer.
+        model.vis.quality.shadowsize = int(np.clip(2 ** np.ceil(np.log2(self.height)), 64, 2048))
+        self._gl = gl_context(*size)
+        self._gl.make_current()
+        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        self._scene = mujoco.MjvScene(model, maxgeom=MAX_GEOMS)
+        self._option = mujoco.MjvOption()
+        self._tiles = list(tile_rectangles(tiles, size))
+        self._upside_down = np.zeros((self.height, self.width, 3), dtype=np.uint8)
+
+    def draw(self, tile: int, camera: mujoco.MjvCamera, arrows: Sequence[Arrow] = ()) -> None:
+        """Draw the puppet as it stands into one tile of the picture."""
+        self._gl.make_current()
+        puppet, every = self._puppet, mujoco.mjtCatBit.mjCAT_ALL
+        mujoco.mjv_updateScene(puppet.model, puppet.data, self._option, None, camera, every, self._scene)
+        place = puppet.data.xpos[puppet.root]
+        for light in self._scene.lights[: self._scene.nlight]:
+            if not light.headlight and light.type == mujoco.mjtLightType.mjLIGHT_DIRECTIONAL:
+                light.pos = place - 2.0 * puppet.model.stat.extent * light.dir  # its shadows reach only so far
+        for arrow in arrows:
+            arrow.add_to(self._scene)
+        mujoco.mjr_render(self._tiles[tile], self._scene, self._context)
+
+    def picture(self) -> np.ndarray:
+        """What was drawn, `(height, width, 3)` bytes."""
+        whole = mujoco.MjrRect(0, 0, self.width, self.height)
+        mujoco.mjr_readPixels(self._upside_down, None, whole, self._context)
+        return np.ascontiguousarray(self._upside_down[::-1])
+
+    def close(self) -> None:
+        """Free the graphics memory."""
+        self._gl.make_current()
+        self._context.free()
+        self._gl.free()
+
+
+class Arrow:
+    """A mark in a picture: from a place along a vector."""
+
+    def __init__(self, place: np.ndarray, vector: np.ndarray, rgba: tuple[float, float, float, float]) -> None:
+        self._ends = np.asarray(place, dtype=np.float64), np.asarray(place + vector, dtype=np.float64)
+        self._rgba = np.array(rgba, dtype=np.float32)
+
+    def add_to(self, scene: mujoco.MjvScene) -> None:
+        """Draw it, unless the scene is full or it has no length."""
+        if scene.ngeom >= scene.maxgeom or np.linalg.norm(self._ends[1] - self._ends[0]) < 0.02:
+            return
+        geom, kind = scene.geoms[scene.ngeom], mujoco.mjtGeom.mjGEOM_ARROW
+        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).flatten(), self._rgba)
+        mujoco.mjv_connector(geom, kind, 0.012, *self._ends)
+        scene.ngeom += 1
+
+
+def tile_rectangles(count: int, size: tuple[int, int]) -> Iterator[mujoco.MjrRect]:
+    """Equal parts of a picture, row by row from the top: up to three side by side, more as a square."""
+    columns = count if count <= 3 else int(np.ceil(np.sqrt(count)))
+    rows = -(-count // columns)
+    width, height = size[0] // columns, size[1] // rows
+    for i in range(count):
+        row, column = divmod(i, columns)
+        yield mujoco.MjrRect(column * width, size[1] - (row + 1) * height, width, height)
+
+
+def gl_context(width: int, height: int) -> Any:
+    """Something to draw with: what MUJOCO_GL names, or the first of EGL and OSMesa that works."""
+    if sys.platform != "linux":
+        from mujoco.gl_context import GLContext
+
+        return GLContext(width, height)
+    wanted = os.environ.get("MUJOCO_GL", "").lower()
+    names = (wanted,) if wanted in ("egl", "osmesa") else ("egl", "osmesa")
+    reasons = []
+    for name in names:
+        try:
+            return importlib.import_module(f"mujoco.{name}").GLContext(width, height)
+        except Exception as error:  # PyOpenGL fails in as many ways as there are broken drivers
+            reasons.append(f"{name}: {summary(error)}")
+            _forget_opengl()
+    raise GenelabError(
+        "no renderer works here: install one with `apt-get install libegl1 libegl-mesa0`, or `libosmesa6` "
+        f"({'; '.join(reasons)})"
+    )
+
+
+def _forget_opengl() -> None:
+    """PyOpenGL decides once what it draws with; the next try needs it to decide again."""
+    os.environ.pop("PYOPENGL_PLATFORM", None)
+    for module in [name for name in sys.modules if name.split(".")[0] == "OpenGL"]:
+        del sys.modules[module]
+    for module in [name for name in sys.modules if name.startswith(("mujoco.egl", "mujoco.osmesa"))]:
+        del sys.modules[module]

@@ -1,0 +1,262 @@
+"""Films: right number of pictures, right length, something to see, no memory spent."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from genelab import TASKS
+from genelab.cli.main import run
+from genelab.envs import ManagerBasedEnv, make_env
+from genelab.errors import GenelabError, UsageError
+from genelab.rl import train_task
+from genelab.rl.film_callback import FilmOptions
+from genelab.viewer import Film, FilmCfg, offscreen, parse_size, puppet
+from genelab.viewer.arrows import ASKED, DONE, velocity_arrows
+from genelab.viewer.camera import Camera
+from genelab.viewer.film import Encoder
+from genelab.viewer.offscreen import tile_rectangles
+from genelab.viewer.puppet import Puppet
+from tests.rl.helpers import same
+
+PENDULUM = "GeneLab-Inverted-Pendulum-v0"
+GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
+ROUGH_G1 = "Genelab-Velocity-Rough-Unitree-G1-v0"
+SMALL = (160, 120)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def env(request: pytest.FixtureRequest) -> Iterator[ManagerBasedEnv]:
+    """A task as it is played, two environments of it."""
+    cfg = TASKS.get(request.param).play_env
+    assert cfg is not None
+    cfg.scene.num_envs = 2
+    cfg.simulation.fresh_kinematics = True
+    env = make_env(cfg)
+    env.reset(seed=1)
+    yield env
+    env.close()
+
+
+def read(path: Path) -> tuple[np.ndarray, Fraction]:
+    """All pictures of a film, and its pictures per second."""
+    with av.open(str(path)) as file:
+        rate = file.streams.video[0].average_rate
+        assert rate is not None
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]), rate
+
+
+@pytest.mark.parametrize(
+    ("task", "steps", "frames", "rate"), [(PENDULUM, 21, 11, 50), (GO1, 10, 10, 50), (ROUGH_G1, 3, 3, 50)]
+)
+def test_a_film_lasts_as_long_as_what_it_shows(task: str, steps: int, frames: int, rate: int, capfd: Any) -> None:
+    # A pendulum's control loop runs at 100 Hz: every other step is shown.
+    size = f"{SMALL[0]}x{SMALL[1]}"
+    assert (
+        run(["play", task, "--video", "f.mp4", "--video-length", str(steps), "--video-size", size, "--seed", "1"]) == 0
+    )
+    assert f"film in f.mp4: {frames} pictures" in capfd.readouterr().out
+    pictures, fps = read(Path("f.mp4"))
+    assert pictures.shape == (frames, SMALL[1], SMALL[0], 3)
+    assert fps == rate
+    assert all(picture.std() > 10 for picture in pictures)  # no picture is one colour
+    assert 60 < pictures.mean() < 240
+    assert [path.name for path in Path.cwd().iterdir()] == ["f.mp4"]
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "frames"),
+    [
+        (["--video-length", "6"], 6, 3),
+        (["--steps", "8", "--video-length", "6"], 8, 3),
+        (["--steps", "4", "--video-length", "6"], 4, 2),
+        (["--max-steps", "2", "--video-length", "6"], 2, 1),
+        (["--steps", "8"], 8, 4),
+    ],
+)
+def test_how_long_a_filmed_run_is(words: list[str], steps: int, frames: int, capfd: Any) -> None:
+    assert run(["play", PENDULUM, "--video", "f.mp4", "--video-size", "32x32", *words]) == 0
+    out = capfd.readouterr().out
+    assert f"{steps} steps × 1 envs" in out
+    assert f"{frames} pictures" in out
+    assert len(read(Path("f.mp4"))[0]) == frames
+
+
+def test_environments_are_shown_side_by_side(capfd: Any) -> None:
+    command = ["play", PENDULUM, "--video", "f.png", "--video-envs", "2", "--video-size", "64x32", "--agent", "random"]
+    assert run([*command, "--steps", "60", "--seed", "1"]) == 0
+    assert "60 steps × 2 envs" in capfd.readouterr().out
+    (picture,), _ = read(Path("f.png"))
+    assert picture.shape == (32, 64, 3)
+    left, right = picture[:, :32].astype(int), picture[:, 32:].astype(int)
+    assert min(left.std(), right.std()) > 10
+    assert np.abs(left - right).max() > 30  # two environments, not one twice
+
+
+def test_tiles_fill_the_picture_row_by_row_from_the_top() -> None:
+    def corners(count: int) -> list[tuple[int, int, int, int]]:
+        return [(tile.left, tile.bottom, tile.width, tile.height) for tile in tile_rectangles(count, (60, 40))]
+
+    assert corners(1) == [(0, 0, 60, 40)]
+    assert corners(3) == [(0, 0, 20, 40), (20, 0, 20, 40), (40, 0, 20, 40)]
+    assert corners(4) == [(0, 20, 30, 20), (30, 20, 30, 20), (0, 0, 30, 20), (30, 0, 30, 20)]
+
+
+@pytest.mark.parametrize("env", [PENDULUM], indirect=True)
+def test_memory_stays_flat(env: ManagerBasedEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(puppet, "SAMPLES", 0)  # quick to draw
+    film = Film(env, FilmCfg(path=Path("long.mp4"), size=(64, 48)))
+    film._offscreen._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
+    action = torch.zeros(2, 1)
+    for i in range(4000):  # 2000 pictures
+        env.step(action)
+        film.after_step()
+        if i == 800:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    film.close()
+    assert film.frames == 2000
+    # All of them together would be 18 MB.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 6 * 1024
+    assert len(read(Path("long.mp4"))[0]) == 2000
+
+
+@pytest.mark.parametrize("env", [GO1], indirect=True)
+def test_the_camera_follows_a_robot_that_walks(env: ManagerBasedEnv) -> None:
+    drawn = Puppet(env.scene)
+    camera, still = Camera(drawn, None), Camera(drawn, "fixed")
+    assert camera.name == "track"
+    drawn.pose(0)
+    start, fixed = camera.aim().lookat.copy(), still.aim().lookat.copy()
+    qpos = env.scene.engine.qpos[0].numpy().copy()
+    qpos[0] += 0.5
+    drawn.take(qpos)
+    assert camera.aim().lookat - start == pytest.approx([0.05, 0.0, 0.0], abs=1e-6)  # a tenth of the way
+    qpos[0] += 5.0
+    drawn.take(qpos)
+    assert camera.aim().lookat - start == pytest.approx([5.5, 0.0, 0.0], abs=1e-6)  # a reset: all of it
+    assert still.aim().lookat == pytest.approx(fixed)
+
+
+@pytest.mark.parametrize("env", [PENDULUM], indirect=True)
+def test_a_robot_that_stays_is_not_followed(env: ManagerBasedEnv) -> None:
+    assert Camera(Puppet(env.scene), None).name == "fixed"
+    with pytest.raises(UsageError, match=r"no camera is called 'trak'\. Did you mean 'track'"):
+        Camera(Puppet(env.scene), "trak")
+
+
+@pytest.mark.parametrize("env", [GO1], indirect=True)
+def test_the_puppet_stands_as_the_engine_says(env: ManagerBasedEnv) -> None:
+    drawn, engine = Puppet(env.scene), env.scene.engine
+    for _ in range(5):
+        env.step(torch.ones(2, env.action_dim))
+    for i in (0, 1):
+        # Body poses are of the end of the step, as the picture is.
+        assert drawn.pose(i).xpos == pytest.approx(engine.body_pos[i].numpy(), abs=1e-5)
+    assert drawn.model.nq == engine.model.nq
+    assert "sky" not in [texture.name for texture in env.scene.spec.textures]  # the world itself is left alone
+
+
+@pytest.mark.parametrize("env", [GO1], indirect=True)
+def test_arrows_show_what_is_asked_and_what_is_done(env: Any) -> None:
+    env.command_manager.term("twist").fix(torch.tensor([[1.0, 0.0, 0.0]]))
+    asked, done = velocity_arrows(env, 0, 0.2)
+    start, end = asked._ends
+    heading = float(env.robot.heading_w[0])
+    assert end - start == pytest.approx([0.5 * np.cos(heading), 0.5 * np.sin(heading), 0.0], abs=1e-6)
+    assert start[2] - float(env.robot.root_pos_w[0, 2]) == pytest.approx(0.3, abs=1e-6)
+    assert asked._rgba == pytest.approx(ASKED)
+    assert done._rgba == pytest.approx(DONE)
+
+
+def test_training_is_filmed_and_learns_the_same() -> None:
+    film = FilmOptions(every=2, length=10, size=(64, 48))
+    results = [
+        train_task(PENDULUM, num_envs=4, max_iterations=4, seed=3, log_dir=Path(name), film=option)
+        for name, option in (("filmed", film), ("alone", None))
+    ]
+    assert sorted(path.name for path in Path("filmed/videos").iterdir()) == ["iteration_2.mp4", "iteration_4.mp4"]
+    assert len(read(Path("filmed/videos/iteration_4.mp4"))[0]) == 5
+    assert same(results[0].checkpoint, results[1].checkpoint)
+    assert not Path("alone/videos").exists()
+
+
+def test_a_film_that_fails_does_not_stop_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Encoder, picture: np.ndarray) -> None:
+        raise GenelabError("the disk is full")
+
+    monkeypatch.setattr(Encoder, "add", full)
+    said: list[str] = []
+    film = FilmOptions(every=1, length=2, size=(64, 48))
+    result = train_task(
+        PENDULUM, num_envs=4, max_iterations=1, seed=3, log_dir=Path("run"), film=film, notify=said.append
+    )
+    assert result.status == "completed"
+    assert said == ["no film of iteration 1: the disk is full"]
+    assert list(Path("run/videos").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--video", "f.avi"], "f.avi must end in .mp4, or in .png"),
+        (["--video", "no/f.mp4"], "there is no directory no"),
+        (["--video", "f.mp4", "--video-size", "65x48"], "both must be even"),
+        (["--video", "f.mp4", "--video-size", "big"], "'big' is no size; write it like 1280x720"),
+        (["--video", "f.mp4", "--num-envs", "1", "--video-envs", "2"], "there are only 1 environments"),
+        (["--video", "f.mp4", "--camera", "front"], "no camera is called 'front'. There are track, fixed."),
+        (["--video-length", "3"], "--video-length goes with --video FILE"),
+    ],
+)
+def test_a_film_that_cannot_be_made_is_refused_in_a_line(words: list[str], answer: str, capfd: Any) -> None:
+    assert run(["play", PENDULUM, "--steps", "2", *words]) == 2
+    err = capfd.readouterr().err
+    assert answer in err
+    assert err.count("\n") == 1
+
+
+def test_train_takes_the_details_only_with_an_interval(capfd: Any) -> None:
+    assert run(["train", PENDULUM, "--video-length", "3"]) == 2
+    assert "--video-length goes with --video-interval K" in capfd.readouterr().err
+
+
+def test_without_a_renderer_a_line_names_the_package(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    tried = []
+
+    def missing(name: str) -> Any:
+        if name.startswith("mujoco."):
+            tried.append(name)
+            raise OSError("libEGL.so.1: cannot open shared object file")
+        return importlib_import(name)
+
+    importlib_import = offscreen.importlib.import_module
+    monkeypatch.setattr(offscreen.importlib, "import_module", missing)
+    monkeypatch.setattr(offscreen, "_forget_opengl", lambda: None)
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    assert run(["play", PENDULUM, "--video", "f.mp4", "--steps", "2"]) == 1
+    assert "apt-get install libegl1 libegl-mesa0" in capfd.readouterr().err
+    assert tried == ["mujoco.egl", "mujoco.osmesa"]
+
+
+def test_without_an_encoder_a_line_names_the_extra(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    assert run(["play", PENDULUM, "--video", "f.mp4", "--steps", "2"]) == 2
+    assert "pip install 'genelab[video]'" in capfd.readouterr().err
+
+
+def test_a_size_is_two_even_numbers() -> None:
+    assert parse_size("1280x720") == (1280, 720)
+    assert parse_size("64X48") == (64, 48)
