@@ -12,16 +12,19 @@ from genelab.config import TASKS, TaskEntry
 from genelab.errors import UsageError
 from genelab.rl.backends import Backend, select_backend
 
+LOGS = Path("logs")
+"""Where runs are, from the current directory."""
 PRETRAINED_SUFFIXES = (".ts", ".onnx", ".pt", ".zip")
 """What a shipped policy may be, in the order of preference: TorchScript needs nothing beyond torch."""
 
 
-def find_checkpoint(task_id: str, word: str | Path, *, best: bool = False) -> Path:
+def find_checkpoint(task_id: str, word: str | Path, *, best: bool = False, agent: Any = None) -> Path:
     """The checkpoint file that `word` stands for.
 
     A string may be `latest`, the newest run of the task below `./logs`, or `pretrained`, the policy that the task's
     package ships. Anything else, and every `Path`, is a file or a run directory. Of a run it is the final checkpoint,
-    the newest if the run did not complete, or the one with the best evaluation if `best`.
+    the newest if the run did not complete, or the one with the best evaluation if `best`. Runs are those of the task's
+    own library, or of the one that the config `agent` asks for.
     """
     entry = TASKS.entry(task_id)
     if word == "pretrained":
@@ -30,13 +33,18 @@ def find_checkpoint(task_id: str, word: str | Path, *, best: bool = False) -> Pa
         return _pretrained(entry)
     path = Path(word)
     if word == "latest" or path.is_dir():
-        backend = select_backend(TASKS.get(task_id).agent)
-        return _of_run(_latest_run(entry.id, backend) if word == "latest" else path, backend, best)
+        backend = select_backend(TASKS.get(task_id).agent if agent is None else agent)
+        return _of_run(_need_run(entry.id, backend) if word == "latest" else path, backend, best)
     if not path.is_file():
         raise UsageError(f"{path}: no such checkpoint; give a file, a run directory, latest or pretrained")
     if best:
         raise UsageError(f"--best chooses among the checkpoints of a run; {path} is a file")
     return path
+
+
+def latest_run(task_id: str, agent: Any) -> Path | None:
+    """The task's newest run below `./logs` that has a checkpoint of the agent's library; None without one."""
+    return _latest_run(TASKS.entry(task_id).id, select_backend(agent))
 
 
 def pretrained_policy(task_id: str) -> Path | None:
@@ -62,13 +70,17 @@ def _shipped(entry: TaskEntry) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _latest_run(task_id: str, backend: Backend) -> Path:
-    logs = Path("logs")
-    runs = [*(logs / backend.name / task_id).glob("*"), *(logs / "multi-seed" / task_id).glob("*/seed_*")]
+def _need_run(task_id: str, backend: Backend) -> Path:
+    run = _latest_run(task_id, backend)
+    if run is None:
+        raise UsageError(f"latest: no run of {task_id} with a checkpoint in {LOGS / backend.name / task_id}")
+    return run
+
+
+def _latest_run(task_id: str, backend: Backend) -> Path | None:
+    runs = [*(LOGS / backend.name / task_id).glob("*"), *(LOGS / "multi-seed" / task_id).glob("*/seed_*")]
     started = {run: when for run in runs if (when := _started_at(run)) and _newest(run, backend) is not None}
-    if not started:
-        raise UsageError(f"latest: no run of {task_id} with a checkpoint in {logs / backend.name / task_id}")
-    return max(started, key=lambda run: (started[run], run.name))
+    return max(started, key=lambda run: (started[run], run.name), default=None)
 
 
 def _of_run(run: Path, backend: Backend, best: bool) -> Path:

@@ -139,10 +139,11 @@ def hardware() -> dict[str, Any]:
     import torch
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return {"cpu": _cpu_name(), "cores": os.cpu_count(), "gpus": gpus}
+    return {"cpu": cpu_name(), "cores": os.cpu_count(), "gpus": gpus}
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """The processor, as the system calls it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -153,10 +154,11 @@ def _cpu_name() -> str:
 
 
 def git_revision() -> dict[str, Any] | None:
-    """Commit of the directory the run was started in, and whether it had changes; None outside a repository."""
+    """Commit and branch where the run was started, and whether there were changes; None outside a repository."""
     try:
         commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "dirty": bool(_git("status", "--porcelain"))}
+        branch = _git("rev-parse", "--abbrev-ref", "HEAD")
+        return {"commit": commit, "branch": branch, "dirty": bool(_git("status", "--porcelain"))}
     except (OSError, subprocess.CalledProcessError):
         return None
 

@@ -192,9 +192,7 @@ def create_engine(
     notify: Callable[[str], None] | None = None,
 ) -> Engine:
     """Compile the spec and build the engine the config asks for."""
-    device = torch.device("cuda" if cfg.gpu else "cpu")
-    if cfg.gpu and not torch.cuda.is_available():
-        raise UsageError("--gpu: no CUDA device was found here. Leave --gpu out to run on the CPU.")
+    device = device_of(cfg)
     if cfg.resolved_engine() == "mujoco":
         from genelab.sim.mujoco_engine import MujocoEngine
 
@@ -202,6 +200,13 @@ def create_engine(
     from genelab.sim.genesis_engine import GenesisEngine
 
     return GenesisEngine(cfg, spec, num_envs, device, contacts, env_spacing=env_spacing, notify=notify)
+
+
+def device_of(cfg: SimulationCfg) -> torch.device:
+    """Where the tensors are, if there is such a place."""
+    if cfg.gpu and not torch.cuda.is_available():
+        raise UsageError("--gpu: no CUDA device was found here. Leave --gpu out to run on the CPU.")
+    return torch.device("cuda" if cfg.gpu else "cpu")
 
 
 def compile_spec(spec: mujoco.MjSpec) -> mujoco.MjModel:
