@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from genelab.cli import benchmark_workflows
 from genelab.cli.command import import_modules, import_option, say
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, suite: Path | None, out: Path, reference: Path | None, tolerance: float, imports: Sequence[str]
 ) -> None:
-    """Evaluate every row of a suite and hold the returns against an earlier report.
+    """Measure speed (the commands below), or judge policies: evaluate every row of a suite and hold the returns
+    against an earlier report.
 
     A suite is [{"task": ..., "checkpoint": ..., "episodes": 100, "seed": 0, "num_envs": 64}, ...]; a checkpoint is a
     file or run directory, from the suite's directory or the current one, `latest` or `pretrained`.
@@ -43,7 +45,7 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     if suite is None:
-        raise click.UsageError("what is to be measured? Pass --suite FILE")
+        raise click.UsageError(f"what is to be measured? Pass --suite FILE, or one of {', '.join(command.commands)}")
     if reference is None and ctx.get_parameter_source("tolerance") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--tolerance is for the comparison with --reference FILE: pass both")
     import_modules(imports)
@@ -53,6 +55,10 @@ def command(
     _print(result, compared=reference is not None)
     click.echo(f"written to {out}")
     ctx.exit(result.exit_code)
+
+
+for _workflow in ("runtime", "startup", "training", "play", "compare"):
+    command.add_command(getattr(benchmark_workflows, _workflow))
 
 
 def _print(result: SuiteResult, *, compared: bool) -> None:

@@ -1,0 +1,138 @@
+"""How a bundle is shown and kept. All formatters are given the same bundle, so that they show the same numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genelab.bench.schema import Bundle, MeanStd, Scalar, workflow_of
+from genelab.bench.serialize import to_dict, write_bundle
+from genelab.config import atomic_write_text
+from genelab.errors import UsageError, did_you_mean
+
+DEFAULT_OUT = Path("logs/benchmark")
+_MEAN_STD = {field.name for field in dataclasses.fields(MeanStd)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where bundles go."""
+
+    directory: Path = DEFAULT_OUT
+    formatters: tuple[str, ...] = ("schema",)
+    """Names of `FORMATTERS`."""
+    echo: Callable[[str], None] = print
+    """Takes what is for the terminal."""
+
+    def check(self) -> None:
+        """Refuse what could not be written in the end, before anything is measured."""
+        for name in self.formatters:
+            if name not in FORMATTERS:
+                raise UsageError(
+                    f"--formatter: there is no {name!r}, only {', '.join(FORMATTERS)}.{did_you_mean(name, FORMATTERS)}"
+                )
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            probe = self.directory / f".{os.urandom(4).hex()}.tmp"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise UsageError(f"--out: cannot write to {self.directory}: {error.strerror}") from error
+
+
+def attach_bundle(bundle: Bundle, output: Output) -> list[Path]:
+    """Give a bundle to every formatter; returns the files that were written."""
+    results = [FORMATTERS[name](bundle, output) for name in output.formatters]
+    return [path for path in results if path is not None]
+
+
+def bundle_name(bundle: Bundle) -> str:
+    """Name of the file, without suffix: benchmark_<workflow>_<task>_<start>."""
+    start = bundle.run.start_time_utc[:19].replace("T", "_").replace(":", "-")
+    return f"benchmark_{workflow_of(bundle)}_{bundle.run.task}_{start}"
+
+
+def flat_phases(bundle: Bundle) -> dict[str, dict[str, Scalar]]:
+    """A flat dict for each part of the bundle, by dotted names; functions of a profile by their name, own time."""
+    parts = to_dict(bundle)
+    parts["result"] = {name: parts.pop(name) for name in list(parts) if not isinstance(parts[name], dict)}
+    for name, phase in parts.pop("phases", {}).items():
+        functions = {one["name"]: one["own_time_s"] for one in phase["top_functions"]}
+        parts[name] = {"total_time_s": phase["total_time_s"], **functions}
+    return {name: flat for name, part in parts.items() if (flat := dict(_leaves(part, "")))}
+
+
+def _leaves(value: Any, path: str) -> list[tuple[str, Scalar]]:
+    """Scalars below a value; lists are left out."""
+    if isinstance(value, Mapping):
+        return [leaf for key, one in value.items() for leaf in _leaves(one, f"{path}.{key}" if path else str(key))]
+    return [] if isinstance(value, list) else [(path, value)]
+
+
+def _schema(bundle: Bundle, output: Output) -> Path:
+    path = _free(output.directory / f"{bundle_name(bundle)}.json")
+    write_bundle(bundle, path)
+    return path
+
+
+def _json(bundle: Bundle, output: Output) -> Path:
+    path = _free(output.directory / f"{bundle_name(bundle)}.phases.json")
+    atomic_write_text(path, json.dumps(flat_phases(bundle), indent=2, allow_nan=False) + "\n")
+    return path
+
+
+def _free(path: Path) -> Path:
+    """The path, with a number if another run of the same second has taken it."""
+    stem, dot, suffix = path.name.partition(".")
+    candidate, number = path, 1
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{stem}_{number}{dot}{suffix}")
+    return candidate
+
+
+def _summary(bundle: Bundle, output: Output) -> None:
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    run = bundle.run
+    title = f"{workflow_of(bundle)} {run.task}, {run.num_envs} envs on {run.config.physics_backend}, {run.status}"
+    columns = [Column(name, no_wrap=True) for name in ("what", "mean", "std", "peak")]
+    table = Table(*columns, title=title, title_justify="left")
+    parts = to_dict(bundle)
+    for name in ("run", "versions", "hardware", "config", "schema_version"):
+        parts.pop(name, None)
+    for name, values in _rows(parts, ""):
+        table.add_row(".".join(name.split(".")[-2:]), *(_text(value) for value in values))
+    console = Console(width=max(120, Console().width))
+    with console.capture() as captured:
+        console.print(table)
+    output.echo(captured.get().rstrip())
+
+
+def _rows(value: Any, path: str) -> list[tuple[str, list[Scalar]]]:
+    """Names and numbers of what is known; the three of a mean side by side."""
+    if not isinstance(value, Mapping):
+        return [(path, [value])] if isinstance(value, int | float) else []
+    if value.keys() == _MEAN_STD:
+        return [(path, list(value.values()))]
+    return [row for key, one in value.items() for row in _rows(one, f"{path}.{key}" if path else str(key))]
+
+
+def _text(value: Scalar) -> str:
+    return "" if value is None else f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+FORMATTERS: dict[str, Callable[[Bundle, Output], Path | None]] = {"schema": _schema, "json": _json, "summary": _summary}
+"""The bundle in a file, its numbers in flat phases in a file, or its numbers in a table on the terminal."""
+
+
+def parse_formatters(text: str) -> tuple[str, ...]:
+    """Names from a list with commas."""
+    names: Sequence[str] = [name.strip() for name in text.split(",")]
+    return tuple(dict.fromkeys(name for name in names if name))

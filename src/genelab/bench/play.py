@@ -1,0 +1,150 @@
+"""How fast a trained policy acts, and how good it is: a clock around the policy and `env.step`."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from genelab.bench.builders import Facts, Iterations, build_play_bundle, build_runtime
+from genelab.bench.formatters import Output
+from genelab.bench.monitor import BenchmarkMonitor
+from genelab.bench.scenario import Scenario, made_env
+from genelab.bench.schema import PlayBundle, Scalar
+from genelab.bench.workflow import Workflow
+from genelab.errors import UsageError
+from genelab.rl.statistics import Interval, mean_interval, share_interval
+
+if TYPE_CHECKING:
+    from genelab.bench.stepping import PlayRecord, StepTimer
+
+
+def resolve_play_checkpoint(
+    checkpoint: str | Path | None,
+    task: str,
+    agent: Any,
+    *,
+    best: bool = False,
+    notify: Callable[[str], None] = lambda message: None,
+) -> Path:
+    """The file to play: what was given, else the task's newest run, else the policy that is shipped with it.
+
+    Whatever was not given is named by `notify`. `checkpoint` and `best` are as for `find_checkpoint`.
+    """
+    from genelab.rl.locate import find_checkpoint, latest_run, pretrained_policy
+
+    if checkpoint is not None:
+        return find_checkpoint(task, checkpoint, best=best, agent=agent)
+    run = latest_run(task, agent)
+    if run is not None:
+        path = find_checkpoint(task, run, best=best, agent=agent)
+        notify(f"no --checkpoint given: playing {path} of the newest run")
+        return path
+    shipped = None if best else pretrained_policy(task)
+    if shipped is None:
+        raise UsageError(
+            f"{task} was never trained below ./logs: pass --checkpoint FILE or RUN_DIR, or train it with genelab train"
+        )
+    notify(f"no --checkpoint given and no run below ./logs: playing the shipped {shipped}")
+    return shipped
+
+
+@dataclass(kw_only=True)
+class PlayBenchmark(Workflow[PlayBundle]):
+    """`genelab benchmark play`. The environment is the one that `genelab eval` judges in."""
+
+    name = "play"
+    policy_acts = True
+
+    checkpoint: str | Path | None = None
+    best: bool = False
+    """Of a run, the checkpoint with the best evaluation in training."""
+    num_steps: int = 1000
+    """Control steps that count."""
+    warmup_steps: int = 50
+    """Control steps before them, after which everything is reset."""
+
+    def __post_init__(self) -> None:
+        self._path: Path | None = None
+        self._timer: StepTimer | None = None
+        self._record: PlayRecord | None = None
+        self._load_s: float | None = None
+
+    def measure(self, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> None:
+        import torch
+
+        from genelab.bench.stepping import PlayRecord, StepTimer, run_play_loop, synchronizer
+        from genelab.rl.policies import load_policy
+
+        self._path = resolve_play_checkpoint(
+            self.checkpoint, scenario.task, scenario.agent, best=self.best, notify=self.notify
+        )
+        with made_env(scenario, self.notify) as env, torch.inference_mode():
+            start = time.perf_counter()
+            setup = load_policy(env, scenario.agent, self._path)
+            self._load_s = time.perf_counter() - start
+            observations, _ = env.reset(seed=scenario.seed)
+            with self.phases.phase("first_step"):
+                env.step(setup.policy(observations))
+            self._record = PlayRecord()
+            self._timer = StepTimer(env, synchronize=synchronizer(env.device))
+            run_play_loop(
+                env,
+                setup.policy,
+                self.num_steps,
+                warmup_steps=self.warmup_steps,
+                seed=scenario.seed,
+                reset_policy=setup.reset,
+                synchronize=synchronizer(env.device),
+                timer=self._timer,
+                record=self._record,
+            )
+            if not self._record.returns:
+                self.notify(
+                    f"no return, length or success: an episode may last {env.max_episode_length} steps, "
+                    f"--num-steps {self.num_steps} is less"
+                )
+
+    def build(self, scenario: Scenario, facts: Facts) -> PlayBundle:
+        from genelab.bench.stepping import PlayRecord
+
+        seen = self._record or PlayRecord()
+        runtime = build_runtime(
+            self.phases.times,
+            Iterations.of_steps(seen.step_times, scenario.num_envs, seen.wall_s),
+            steps_per_iteration=scenario.num_envs,
+            num_envs=scenario.num_envs,
+            warmup_steps=self.warmup_steps,
+            steps=None if self._timer is None else self._timer.times,
+        )
+        return build_play_bundle(
+            facts,
+            runtime,
+            returns=seen.returns,
+            lengths=seen.lengths,
+            success=seen.success,
+            checkpoint_path=None if self._path is None else str(self._path),
+            extra=self._extra(seen),
+        )
+
+    def _extra(self, seen: PlayRecord) -> dict[str, Scalar]:
+        done = seen.success
+        digest = None if self._path is None else hashlib.sha256(self._path.read_bytes()).hexdigest()
+        return {
+            "num_steps": self.num_steps,
+            "episodes": len(seen.returns),
+            **_ends("reward_ci95", mean_interval(seen.returns)),
+            **_ends("ep_length_ci95", mean_interval(seen.lengths)),
+            **_ends("success_ci95", None if done is None else share_interval(done.hits, done.episodes)),
+            "policy_load_s": self._load_s,
+            "checkpoint_sha256": digest,
+        }
+
+
+def _ends(name: str, interval: Interval | None) -> dict[str, Scalar]:
+    """A 95 % interval as two scalars."""
+    low, high = (None, None) if interval is None else interval
+    return {f"{name}_low": low, f"{name}_high": high}

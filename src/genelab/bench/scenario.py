@@ -1,0 +1,149 @@
+"""What is run: a task with its settings, from words to an environment, a phase after the other.
+
+Nothing heavy is imported before its phase, so that the time of the imports can be told.
+"""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from genelab.bench.builders import Identity
+from genelab.bench.library import LIBRARIES, default_agent, is_of, library_of
+from genelab.bench.profiling import Phases
+from genelab.config import TASKS, Override, apply_overrides
+from genelab.errors import UsageError
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+    from genelab.sim import SimulationCfg
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What the user asks to run."""
+
+    task: str
+    num_envs: int | None = None
+    """None: as many as the task says."""
+    seed: int | None = None
+    """None: one that is drawn or, in training, the agent's."""
+    overrides: tuple[Override, ...] = ()
+    rl_library: str | None = None
+    """One of `LIBRARIES`, with its default settings unless it is the task's own; None: the task's."""
+
+
+@dataclass(kw_only=True)
+class Scenario:
+    """A workload with everything decided."""
+
+    workload: Workload
+    task: str
+    """The task's id, as it is registered."""
+    env_cfg: ManagerBasedRlEnvCfg
+    agent: Any
+    """Agent config; None for a task without one."""
+    seed: int
+    phases: Phases
+    framework: str | None = None
+    max_iterations: int | None = None
+
+    @property
+    def num_envs(self) -> int:
+        """Environments side by side."""
+        return self.env_cfg.scene.num_envs
+
+    def identity(self, workflow: str) -> Identity:
+        """What is known of the run before it has ended."""
+        return Identity(
+            workflow=workflow,
+            framework=self.framework,
+            physics=self.env_cfg.simulation.resolved_engine(),
+            task=self.task,
+            seed=self.seed,
+            num_envs=self.num_envs,
+            overrides=[f"{change.path}={change.text}" for change in self.workload.overrides],
+            max_iterations=self.max_iterations,
+        )
+
+
+def load_scenario(workload: Workload, phases: Phases, *, play: bool = False, learns: bool = False) -> Scenario:
+    """Import what is needed, make the config and start the engine; `play` takes the config to judge a policy with."""
+    with phases.phase("python_imports"):
+        importlib.import_module("genelab.envs")
+        importlib.import_module("genelab.rl.evaluator")
+    with phases.phase("task_config"):
+        scenario = _decide(workload, phases, play=play, learns=learns)
+    if play or learns:
+        with phases.phase("python_imports"):  # only now it is known which library that is
+            scenario.framework = library_of(scenario.agent)
+    with phases.phase("app_launch"):
+        _start_engine(scenario.env_cfg.simulation)
+    return scenario
+
+
+def _start_engine(cfg: SimulationCfg) -> None:
+    """What an engine does once per process."""
+    from genelab.sim.engine import device_of
+
+    device_of(cfg)
+    if cfg.resolved_engine() == "genesis":
+        from genelab.sim.genesis_mapping import start_genesis
+
+        start_genesis(cfg, in_use=False)
+    else:
+        importlib.import_module("genelab.sim.mujoco_engine")
+
+
+def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> Scenario:
+    from genelab.envs import ManagerBasedRlEnvCfg
+    from genelab.rl.evaluator import eval_cfg
+
+    task = TASKS.entry(workload.task).id
+    cfg = TASKS.get(task)
+    agent = _agent(workload, task, cfg.agent) if play or learns else cfg.agent
+    env_cfg = cfg.play_env if play and cfg.play_env is not None else cfg.env
+    if not isinstance(env_cfg, ManagerBasedRlEnvCfg):
+        raise UsageError(f"{task} is a scene to play: a benchmark needs a task with rewards")
+    if workload.num_envs is not None:
+        env_cfg.scene.num_envs = workload.num_envs
+    apply_overrides({"env": env_cfg} if agent is None else {"env": env_cfg, "agent": agent}, workload.overrides)
+    if play:
+        env_cfg = eval_cfg(env_cfg, env_cfg.scene.num_envs)
+    if learns:
+        seed = agent.seed if workload.seed is None else workload.seed
+    else:
+        given = workload.seed if workload.seed is not None else env_cfg.seed
+        seed = secrets.randbits(31) if given is None else given
+    env_cfg.seed = seed
+    env_cfg.validate()
+    return Scenario(workload=workload, task=task, env_cfg=env_cfg, agent=agent, seed=seed, phases=phases)
+
+
+def _agent(workload: Workload, task: str, own: Any) -> Any:
+    wanted = workload.rl_library
+    if wanted is not None and wanted not in LIBRARIES:
+        raise UsageError(f"--rl-library: there is no {wanted!r}, only {', '.join(LIBRARIES)}")
+    if wanted is None and own is None:
+        raise UsageError(f"{task} has no agent config: pass --rl-library {'|'.join(LIBRARIES)}")
+    return own if wanted is None or is_of(own, wanted) else default_agent(wanted)
+
+
+@contextmanager
+def made_env(scenario: Scenario, notify: Callable[[str], None]) -> Iterator[ManagerBasedRlEnv]:
+    """The environment, reset with the scenario's seed."""
+    from genelab.envs import ManagerBasedRlEnv
+
+    env = None
+    try:
+        with scenario.phases.phase("env_creation"):
+            env = ManagerBasedRlEnv(scenario.env_cfg, notify=notify)
+            env.reset(seed=scenario.seed)
+        yield env
+    finally:
+        if env is not None:
+            env.close()

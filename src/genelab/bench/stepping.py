@@ -1,0 +1,245 @@
+"""The loops that are measured, and the clocks on them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genelab.bench.metrics import SUCCESS, StepTimes, SuccessCount
+
+Synchronize = Callable[[], None]
+"""Waits until the device has done what it was given."""
+
+
+def synchronizer(device: torch.device) -> Synchronize | None:
+    """How to wait for a device; None for the CPU, which is done when a call returns."""
+    return torch.cuda.synchronize if device.type == "cuda" else None
+
+
+class StepTimer:
+    """From now on takes the time of every `env.step` of an environment and, if it can, of the engine in it."""
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        synchronize: Synchronize | None = None,
+        watch: Callable[[Any], None] = lambda result: None,
+    ) -> None:
+        self.recording = True
+        """Whether the steps count; `watch` sees the answers of all."""
+        self._watch = watch
+        self._synchronize = synchronize
+        self._environment: list[float] = []
+        self._simulation: list[float] = []
+        self._calls = 0
+        self._inside = 0.0
+        self._first: float | None = None
+        self._last = 0.0
+        # Where nobody waits for the device, its time cannot be split.
+        self._splits = hasattr(env, "scene") and (synchronize is not None or env.device.type == "cpu")
+        self._put_clock(env, self._environment_ended)
+        if self._splits:
+            self._put_clock(env.scene.engine, self._simulation_ended)
+
+    @property
+    def times(self) -> StepTimes:
+        """What was measured while recording."""
+        return StepTimes(
+            environment=self._environment,
+            simulation=self._simulation if self._splits else None,
+            simulation_calls=self._calls,
+            wall_s=0.0 if self._first is None else self._last - self._first,
+            synchronized=self._synchronize is not None,
+        )
+
+    def _put_clock(self, owner: Any, ended: Callable[[float, float, Any], None]) -> None:
+        """Replace `owner.step` by one that tells how long it took."""
+        step, wait = owner.step, self._synchronize
+
+        def timed(*args: Any) -> Any:
+            if wait is not None:
+                wait()
+            start = time.perf_counter()
+            result = step(*args)
+            if wait is not None:
+                wait()
+            ended(start, time.perf_counter(), result)
+            return result
+
+        owner.step = timed
+
+    def _environment_ended(self, start: float, end: float, result: Any) -> None:
+        if self.recording:
+            self._first = start if self._first is None else self._first
+            self._last = end
+            self._environment.append(end - start)
+            self._simulation.append(self._inside)
+        self._inside = 0.0
+        self._watch(result)
+
+    def _simulation_ended(self, start: float, end: float, result: Any) -> None:
+        self._inside += end - start
+        self._calls += self.recording
+
+
+@torch.inference_mode()
+def run_step_loop(
+    env: Any, act: Callable[[Any], Any], num_steps: int, *, timer: StepTimer, warmup_steps: int = 0
+) -> None:
+    """Step an environment that was reset; `act` is asked for actions outside the clock, which is the timer's."""
+    for step in range(warmup_steps + num_steps):
+        action = act({})
+        timer.recording = step >= warmup_steps
+        env.step(action)
+
+
+@dataclass(kw_only=True)
+class PlayRecord:
+    """What a rollout was seen to do, also if it did not come to its end."""
+
+    step_times: list[float] = field(default_factory=list)
+    """Seconds of the policy and `env.step` together, per control step."""
+    wall_s: float = 0.0
+    returns: list[float] = field(default_factory=list)
+    """Of the first episodes of every environment, as many from each."""
+    lengths: list[int] = field(default_factory=list)
+    success: SuccessCount | None = None
+    """None if no step told of success, or no episode counts."""
+
+
+@torch.inference_mode()
+def run_play_loop(
+    env: Any,
+    policy: Callable[[Any], Any],
+    num_steps: int,
+    *,
+    warmup_steps: int = 0,
+    seed: int | None = None,
+    reset_policy: Callable[[Tensor | None], None] = lambda dones: None,
+    synchronize: Synchronize | None = None,
+    timer: StepTimer | None = None,
+    record: PlayRecord | None = None,
+) -> PlayRecord:
+    """Act with a policy for `num_steps` control steps after a reset; the clock covers policy and `env.step`.
+
+    The environment may answer with four or five values, in tensors or arrays, `(N,)` or `(N, 1)`, and with one info or
+    a list of them. `env.max_episode_length` says how long an episode can be: only as many episodes of each environment
+    count as are sure to end, for counting all that ended would favour short ones. `record` is filled on the way.
+    """
+    record = record or PlayRecord()
+    device = getattr(env, "device", "cpu")
+    if timer is not None:
+        timer.recording = False
+    observations = _start(env, seed, reset_policy)
+    for _ in range(warmup_steps):
+        outcome = read_step(env.step(policy(observations)), env.num_envs)
+        reset_policy(outcome.done.to(device))
+        observations = outcome.observations
+    if warmup_steps:
+        observations = _start(env, seed, reset_policy)
+    if timer is not None:
+        timer.recording = True
+    book = _Book(env.num_envs)
+    begin = time.perf_counter()
+    try:
+        for _ in range(num_steps):
+            if synchronize is not None:
+                synchronize()
+            start = time.perf_counter()
+            result = env.step(policy(observations))
+            if synchronize is not None:
+                synchronize()
+            record.step_times.append(time.perf_counter() - start)
+            outcome = read_step(result, env.num_envs)
+            reset_policy(outcome.done.to(device))
+            book.add(outcome)
+            observations = outcome.observations
+    finally:
+        record.wall_s = time.perf_counter() - begin
+        book.close(record, len(record.step_times) // env.max_episode_length)
+    return record
+
+
+def _start(env: Any, seed: int | None, reset_policy: Callable[[Tensor | None], None]) -> Any:
+    if seed is not None:
+        torch.manual_seed(seed)  # a stochastic policy draws from it
+    first = env.reset() if seed is None else env.reset(seed=seed)
+    reset_policy(None)
+    return first[0] if isinstance(first, tuple) else first
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOutcome:
+    """What a control step of `N` environments came to, in host memory but for the observations."""
+
+    observations: Any
+    reward: Tensor
+    """`(N,)`, 64 bit."""
+    done: Tensor
+    """`(N,)`, boolean."""
+    success: Tensor | None
+    """`(N,)`, boolean; None if the step does not tell."""
+
+
+def read_step(result: Sequence[Any], num_envs: int) -> StepOutcome:
+    """The answer of any vector environment, in one form."""
+    if len(result) == 5:
+        observations, reward, terminated, truncated, info = result
+        done = _row(terminated, num_envs).bool() | _row(truncated, num_envs).bool()
+    else:
+        observations, reward, ended, info = result
+        done = _row(ended, num_envs).bool()
+    return StepOutcome(
+        observations=observations,
+        reward=_row(reward, num_envs).double(),
+        done=done,
+        success=_success(info, num_envs),
+    )
+
+
+def _row(values: Any, num_envs: int) -> Tensor:
+    return torch.as_tensor(values).detach().cpu().reshape(num_envs)
+
+
+def _success(info: Any, num_envs: int) -> Tensor | None:
+    if isinstance(info, dict):
+        return _row(info[SUCCESS], num_envs).bool() if SUCCESS in info else None
+    if not any(SUCCESS in one for one in info):
+        return None
+    return torch.tensor([bool(one.get(SUCCESS, False)) for one in info])
+
+
+class _Book:
+    """Every environment's episodes in the order in which they ended."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._return = torch.zeros(num_envs, dtype=torch.float64)
+        self._length = torch.zeros(num_envs, dtype=torch.int64)
+        self._episodes: list[list[tuple[float, int, bool]]] = [[] for _ in range(num_envs)]
+        self._tells_success = False
+
+    def add(self, outcome: StepOutcome) -> None:
+        """Take a step."""
+        self._return += outcome.reward
+        self._length += 1
+        self._tells_success |= outcome.success is not None
+        for i in outcome.done.nonzero().flatten().tolist():
+            success = outcome.success is not None and bool(outcome.success[i])
+            self._episodes[i].append((float(self._return[i]), int(self._length[i]), success))
+        self._return[outcome.done] = 0.0
+        self._length[outcome.done] = 0
+
+    def close(self, record: PlayRecord, quota: int) -> None:
+        """Keep the first `quota` episodes of every environment; all first ones before the second ones."""
+        quota = min(quota, *(len(episodes) for episodes in self._episodes))
+        kept = [episodes[i] for i in range(quota) for episodes in self._episodes]
+        record.returns = [one[0] for one in kept]
+        record.lengths = [one[1] for one in kept]
+        if kept and self._tells_success:
+            record.success = SuccessCount(hits=sum(one[2] for one in kept), episodes=len(kept))
