@@ -189,9 +189,12 @@ def test_training_and_playing_with_each_library(library: str, capfd: pytest.Capt
 
 @pytest.mark.parametrize("num_steps", [100, 230])
 def test_play_agrees_with_eval(lasting_task: str, num_steps: int) -> None:
-    benchmark("training", "--no-series", "-q", "--seed", "1", task=lasting_task)
+    benchmark("training", "--no-series", "--ema-alpha", "0.5", "-q", "--seed", "1", task=lasting_task)
     trained = bundle_of("training")
     assert isinstance(trained, TrainingBundle)
+    assert trained.learning.ema_alpha == 0.5
+    assert trained.learning.reward is not None
+    assert trained.learning.reward.series_per_iter is None
     assert trained.checkpoint_path is not None
     words = ("--num-envs", "8", "--seed", "9", "--checkpoint", trained.checkpoint_path)
     benchmark("play", *words, "--num-steps", str(num_steps), task=lasting_task)
@@ -361,6 +364,10 @@ def test_without_a_checkpoint_the_newest_run_is_played_then_the_shipped_policy()
     assert said[1:] == [f"no --checkpoint given: playing {newest.checkpoint_path} of the newest run"]
     with pytest.raises(UsageError, match=r"has no best_model\.pt"):
         play(best=True)
+    assert run(["train", TASK, "--num-envs", "2", "--max-iterations", "1", "-q", "--eval-every", "1"]) == 0
+    best = play(best=True).checkpoint_path
+    assert best is not None
+    assert Path(best).match("logs/rsl_rl/*/*/best_model.pt")
 
 
 def test_a_library_that_is_not_the_tasks_own_finds_its_own_runs() -> None:
@@ -378,3 +385,16 @@ def test_it_runs_without_a_command_line() -> None:
     )
     (path,) = Path("made/here").iterdir()
     assert read_bundle(path) == bundle
+
+
+@pytest.mark.genesis
+@pytest.mark.xdist_group("genesis")
+@pytest.mark.parametrize("workflow", ["runtime", "play", "training", "startup"])
+def test_the_other_engine(workflow: str) -> None:
+    benchmark(workflow, *WORKFLOWS[workflow][0], "--engine", "genesis")
+    bundle = bundle_of(workflow)
+    assert (bundle.run.config.physics_backend, bundle.run.status) == ("genesis", "completed")
+    if not isinstance(bundle, StartupBundle):
+        timing = bundle.runtime.environment_step_timing
+        assert timing is not None
+        assert timing.simulation_step_calls == timing.environment_step_calls

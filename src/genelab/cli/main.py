@@ -20,7 +20,7 @@ _VERBS = {
     "train": "Train a task.",
     "eval": "Judge a trained policy.",
     "export": "Write a trained policy to a file that runs without genelab.",
-    "benchmark": "Evaluate many policies and compare with before.",
+    "benchmark": "Measure speed, or evaluate many policies, and compare with before.",
 }
 
 
