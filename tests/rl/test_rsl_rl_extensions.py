@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from rsl_rl.extensions import Symmetry
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
@@ -118,6 +119,14 @@ def test_symmetry_that_only_watches_changes_nothing() -> None:
     plain, learned = train_agent(agent(2), "plain"), train_agent(agent(2, symmetry_cfg=symmetry()), "learned")
     assert same(plain.checkpoint, watched.checkpoint)
     assert not same(plain.checkpoint, learned.checkpoint)
+
+
+def test_the_symmetry_in_the_log_is_the_librarys(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = train_agent(agent(2, symmetry_cfg=symmetry()), "ours")
+    monkeypatch.setattr("genelab.rl.backends.rsl_rl._asymmetry", Symmetry.compute_loss)
+    other = train_agent(agent(2, symmetry_cfg=symmetry()), "theirs")
+    assert scalars(ours, "Loss/symmetry") == scalars(other, "Loss/symmetry")
+    assert same(ours.checkpoint, other.checkpoint)
 
 
 def test_symmetry_and_memory_exclude_each_other() -> None:

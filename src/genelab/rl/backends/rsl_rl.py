@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -240,10 +241,24 @@ def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
 
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
         runner = Runner(env, _runner_cfg(env, agent), log_dir=None, device=str(env.device))
+    symmetry = runner.alg.symmetry
+    if symmetry is not None and symmetry.use_data_augmentation and not symmetry.use_mirror_loss:
+        symmetry.compute_loss = functools.partial(_asymmetry, symmetry)
     for model, cfg in ((runner.alg.actor, agent.actor), (runner.alg.critic, agent.critic)):
         if cfg.rnn_type is not None and cfg.rnn_memory_steps is not None:
             remember(model.rnn.rnn, cfg.rnn_memory_steps)
     return runner
+
+
+@torch.no_grad()
+def _asymmetry(symmetry: Any, actor: Any, batch: Any, size: int) -> Tensor:
+    """The mirror loss where it is only logged: the actor has just seen the mirror images, and need not see them again.
+
+    rsl_rl would, which takes a seventh of the time that learning takes.
+    """
+    means = actor.output_mean
+    _, mirrored = symmetry.data_augmentation_func(env=symmetry.env, obs=None, actions=means[:size])
+    return nn.functional.mse_loss(means[size:], mirrored[size:])
 
 
 @torch.no_grad()
