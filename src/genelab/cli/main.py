@@ -20,6 +20,7 @@ _VERBS = {
     "train": "Train a task.",
     "eval": "Judge a trained policy.",
     "export": "Write a trained policy to a file that runs without genelab.",
+    "report": "Write what runs learned as one page.",
     "benchmark": "Measure speed, or evaluate many policies, and compare with before.",
 }
 

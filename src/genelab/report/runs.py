@@ -1,0 +1,181 @@
+"""Run directories as a report reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from genelab.errors import UsageError
+from genelab.rl.run import RunDirectory
+
+_OF_A_SEED = ("agent.seed", "env.seed")
+"""Config paths in which the runs of one group may differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One logged number over a run."""
+
+    iteration: np.ndarray
+    """What was spent of the budget, in the backend's unit."""
+    values: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training run."""
+
+    path: Path
+    record: dict[str, Any]
+    """`run.json`."""
+    params: dict[str, str]
+    """Every leaf of the env and agent configs by its dotted path."""
+    curves: dict[str, Curve]
+    """By tag."""
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    """What `genelab eval` wrote into the run directory, the newest last."""
+    film: Path | None = None
+    """The newest film in the run directory."""
+
+    @property
+    def task(self) -> str:
+        """The task it learned."""
+        return self.record["task"]
+
+    def axis(self, iteration: np.ndarray, unit: str) -> np.ndarray:
+        """Iterations as another measure of how long was learned: `steps`, `minutes` or `iterations`."""
+        if unit == "iterations":
+            return iteration
+        if unit == "steps":
+            steps = self.curves["Train/env_steps"]
+            return np.interp(iteration, steps.iteration, steps.values)
+        return np.interp(iteration, *self._minutes())
+
+    def _minutes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Time spent collecting and learning; the clock on the wall would count the pause before a resume."""
+        collect, learn = self.curves["Perf/collection_time"], self.curves["Perf/learning_time"]
+        return collect.iteration, np.cumsum(collect.values + learn.values) / 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Runs that differ in nothing but their seed."""
+
+    label: str
+    runs: list[Run]
+
+    @property
+    def task(self) -> str:
+        """The task they learned."""
+        return self.runs[0].task
+
+    @property
+    def seeds(self) -> list[int]:
+        """Their seeds."""
+        return [run.record["seed"] for run in self.runs]
+
+
+def read_groups(paths: Sequence[Path]) -> list[Group]:
+    """The runs in these directories, by task and by config; a directory with `seed_*` in it stands for those."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in [read_run(path) for path in _expand(paths)]:
+        settings = {key: value for key, value in run.params.items() if key not in _OF_A_SEED}
+        groups.setdefault((run.task, json.dumps(settings, sort_keys=True)), []).append(run)
+    tasks = list(dict.fromkeys(task for task, _ in groups))
+    named = [Group(label=_label(runs), runs=runs) for task in tasks for (of, _), runs in groups.items() if of == task]
+    return _unique(named)
+
+
+def _expand(paths: Sequence[Path]) -> list[Path]:
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise UsageError(f"{path} is no directory; give run directories")
+        seeds = sorted((one for one in path.glob("seed_*") if (one / "run.json").is_file()), key=_seed_number)
+        for run in [path] if (path / "run.json").is_file() or not seeds else seeds:
+            found.setdefault(run.resolve(), run)
+    return list(found.values())
+
+
+def _seed_number(path: Path) -> tuple[int, str]:
+    number = path.name.removeprefix("seed_")
+    return (int(number), "") if number.isdecimal() else (0, number)
+
+
+def _label(runs: Sequence[Run]) -> str:
+    path = runs[0].path.resolve()
+    return path.parent.name if path.name.startswith("seed_") else path.name
+
+
+def _unique(groups: Sequence[Group]) -> list[Group]:
+    """Groups of one task with the same label are told apart by a number."""
+    seen: dict[tuple[str, str], int] = {}
+    result = []
+    for group in groups:
+        key = (group.task, group.label)
+        seen[key] = seen.get(key, 0) + 1
+        label = group.label if seen[key] == 1 else f"{group.label} ({seen[key]})"
+        result.append(Group(label=label, runs=group.runs))
+    return result
+
+
+def read_run(path: Path) -> Run:
+    """Everything a report needs of a run directory."""
+    record = RunDirectory(path).read()
+    params: dict[str, str] = {}
+    for name in ("env", "agent"):
+        try:
+            params |= _leaves(json.loads((path / "params" / f"{name}.json").read_text()), name)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path} has no readable params/{name}.json") from error
+    films = [*path.glob("*.mp4"), *path.glob("videos/*.mp4")]
+    return Run(
+        path=path,
+        record=record,
+        params=params,
+        curves=_read_events(path, record),
+        evaluations=_read_evaluations(path),
+        film=max(films, key=lambda film: film.stat().st_mtime, default=None),
+    )
+
+
+def _read_events(path: Path, record: dict[str, Any]) -> dict[str, Curve]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = EventAccumulator(str(path), size_guidance={"scalars": 0})
+    if any(path.glob("events.out.tfevents.*")):
+        log.Reload()
+    tags = log.Tags()["scalars"]
+    if "Train/env_steps" not in tags:
+        where = "it was logged to wandb" if record.get("logger") == "wandb" else "no iteration was logged"
+        raise UsageError(f"{path} has no curves to show: {where}")
+    curves = {}
+    for tag in tags:
+        events = log.Scalars(tag)
+        steps = np.array([event.step for event in events], dtype=np.float64)
+        curves[tag] = Curve(iteration=steps, values=np.array([event.value for event in events], dtype=np.float64))
+    return curves
+
+
+def _read_evaluations(path: Path) -> list[dict[str, Any]]:
+    found = []
+    for file in path.glob("*.json"):
+        try:
+            report = json.loads(file.read_text())
+        except (OSError, ValueError):
+            continue
+        reports = report.get("engines", {"": report}).values() if isinstance(report, dict) else ()
+        found += [one for one in reports if {"metrics", "checkpoint", "num_episodes"} <= set(one)]
+    return sorted(found, key=lambda one: one["evaluated_at"])
+
+
+def _leaves(value: Any, path: str) -> dict[str, str]:
+    """Every value of nested dicts by its dotted path, as text."""
+    if isinstance(value, dict) and value:
+        return {key: leaf for name, part in value.items() for key, leaf in _leaves(part, f"{path}.{name}").items()}
+    return {path: value if isinstance(value, str) else json.dumps(value)}

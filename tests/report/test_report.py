@@ -1,0 +1,239 @@
+"""Reports of runs: what is in them, to the number."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch.utils.tensorboard import SummaryWriter
+
+from genelab.cli.main import run
+from genelab.errors import UsageError
+from genelab.report import write_report
+from genelab.report.curves import band, draw_curves, last_share, thin
+from genelab.report.runs import read_groups, read_run
+from genelab.report.tables import difference_table, evaluation_table, machine_table
+from genelab.rl import train_task
+
+TASK = "GeneLab-Inverted-Pendulum-v0"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def make_run(
+    name: str,
+    *,
+    seed: int = 1,
+    returns: tuple[float, ...] = (1.0, 2.0),
+    task: str = TASK,
+    rate: float = 0.001,
+    judged: dict[str, Any] | None = None,
+    **facts: Any,
+) -> Path:
+    """A run directory as training leaves it: a point per iteration of 100 control steps, 30 s each."""
+    path = Path(name)
+    (path / "params").mkdir(parents=True)
+    (path / "params" / "env.json").write_text(json.dumps({"scene": {"num_envs": 4}, "seed": seed}))
+    (path / "params" / "agent.json").write_text(json.dumps({"seed": seed, "learning_rate": rate}))
+    record = {
+        "task": task,
+        "backend": "rsl_rl",
+        "engine": "mujoco",
+        "device": "cpu",
+        "seed": seed,
+        "num_envs": 4,
+        "command": "genelab train <&> --seed 1",
+        "status": "completed",
+        "started_at": "2026-01-02T03:04:05+00:00",
+        "wall_seconds": 3900.0,
+        "env_steps": 200,
+        "steps_per_second": 1234.5,
+        "hardware": {"cpu": "Some CPU", "cores": 2, "gpus": []},
+        "versions": {"python": "3.11.7", "torch": "2.6", "skrl": None},
+        "git": {"commit": "0123456789abcdef", "dirty": True},
+        **facts,
+    }
+    (path / "run.json").write_text(json.dumps(record))
+    if judged is not None:
+        report = {"task": task, "checkpoint": "m.pt", "num_episodes": 10, "engine": "mujoco", "evaluated_at": "2026"}
+        (path / "eval.json").write_text(json.dumps({**report, "metrics": judged}))
+    writer = SummaryWriter(str(path))
+    for i, value in enumerate(returns, start=1):
+        scalars = {"Train/env_steps": 100 * i, "Perf/collection_time": 20, "Perf/learning_time": 10}
+        scalars |= {"Train/mean_reward": value, "Train/mean_episode_length": 7, "Episode_Reward/alive": value / 2}
+        for tag, number in scalars.items():
+            writer.add_scalar(tag, number, i)
+    writer.close()
+    return path
+
+
+def metrics(value: float, interval: tuple[float, float] | None = None, success: float | None = None) -> dict[str, Any]:
+    return {
+        "return_mean": value,
+        "return_ci95": interval,
+        "length_mean": 7.0,
+        "length_ci95": None,
+        "success_rate": success,
+        "success_ci95": None if success is None else (0.1, 0.9),
+    }
+
+
+def test_seeds_make_a_band_from_the_lowest_to_the_highest() -> None:
+    for seed, value in ((1, 1.0), (2, 2.0), (3, 6.0)):
+        make_run(f"runs/seed_{seed}", seed=seed, returns=(value, value + 1, value + 2))
+    (group,) = read_groups([Path("runs")])
+    assert group.label == "runs"
+    assert group.seeds == [1, 2, 3]
+    found = band(group.runs, "Train/mean_reward", "steps")
+    assert found is not None
+    x, mean, low, high = found
+    assert x == pytest.approx([100, 200, 300])
+    assert mean == pytest.approx([3, 4, 5])
+    assert low == pytest.approx([1, 2, 3])
+    assert high == pytest.approx([6, 7, 8])
+
+
+def test_a_band_goes_as_far_as_all_seeds_have_come() -> None:
+    make_run("runs/seed_1", seed=1, returns=(0.0, 0.0, 0.0, 0.0))
+    make_run("runs/seed_2", seed=2, returns=(2.0, 2.0))
+    found = band(read_groups([Path("runs")])[0].runs, "Train/mean_reward", "iterations")
+    assert found is not None
+    assert (found[0][0], found[0][-1]) == (1, 2)
+    assert found[1] == pytest.approx(np.ones(len(found[0])))
+
+
+def test_how_long_was_learned_is_told_in_three_units() -> None:
+    one = read_run(make_run("run", returns=(1.0, 2.0, 3.0)))
+    points = np.array([1.0, 2.0, 3.0])
+    assert one.axis(points, "iterations") == pytest.approx([1, 2, 3])
+    assert one.axis(points, "steps") == pytest.approx([100, 200, 300])
+    assert one.axis(points, "minutes") == pytest.approx([0.5, 1.0, 1.5])
+
+
+def test_a_long_curve_is_thinned_to_means_and_a_nan_is_left_out() -> None:
+    x, values = thin(np.arange(300.0), np.arange(300.0))
+    assert len(x) == 150
+    assert values[:2] == pytest.approx([0.5, 2.5])
+    found = band([read_run(make_run("run", returns=(1.0, float("nan"), 3.0)))], "Train/mean_reward", "steps")
+    assert found is not None
+    assert found[1] == pytest.approx([1.0, 3.0])
+    assert last_share([read_run(Path("run"))], "Train/mean_episode_length") == 7.0
+
+
+def test_runs_group_by_config_and_the_differences_are_listed() -> None:
+    make_run("a", seed=1)
+    make_run("b", seed=2)
+    make_run("c", seed=1, rate=0.01)
+    groups = read_groups([Path("a"), Path("b"), Path("c"), Path("a")])
+    assert [(group.label, group.seeds) for group in groups] == [("a", [1, 2]), ("c", [1])]
+    table = difference_table(groups)
+    assert table is not None
+    assert table.head == ("config", "a", "c")
+    assert table.rows == [("agent.learning_rate", "0.001", "0.01")]
+    assert difference_table(groups[:1]) is None
+
+
+def test_the_evaluation_of_one_run_has_the_interval_of_its_episodes() -> None:
+    make_run("run", judged=metrics(5.0, (4.5, 5.5), success=0.5))
+    (row,) = evaluation_table(read_groups([Path("run")])).rows
+    judged = ("5.000 [4.500, 5.500]", "7.0", "0.500 [0.100, 0.900]", "10 episodes on mujoco")
+    assert row == (TASK, "run", "1", *judged, "4", "200", "1 h 05 min")
+
+
+def test_the_evaluation_of_many_runs_has_the_interval_of_their_means() -> None:
+    for seed in (1, 2, 3):
+        make_run(f"runs/seed_{seed}", seed=seed, judged=metrics(float(seed), (0.0, 9.0)))
+    make_run("runs/seed_4", seed=4)
+    (row,) = evaluation_table(read_groups([Path("runs")])).rows
+    assert row[2:4] == ("4 (1, 2, 3, 4)", "2.000 [-0.484, 4.484]")  # ± 4.3027 / √3
+    assert row[6] == "10 episodes on mujoco, 1 runs not judged"
+
+
+def test_a_run_that_was_not_judged_says_so() -> None:
+    make_run("run", returns=(1.0, 2.5))
+    (row,) = evaluation_table(read_groups([Path("run")])).rows
+    assert row[3:7] == ("2.500", "7.0", "–", "episodes of the training itself")
+
+
+def test_the_machine_is_told_once_if_it_is_the_same() -> None:
+    make_run("a")
+    make_run("b", rate=0.1)
+    make_run("c", rate=0.2, hardware={"cpu": "Other CPU", "cores": 8, "gpus": ["A GPU"]})
+    same = machine_table(read_groups([Path("a"), Path("b")]))
+    assert same.head == ("", "all runs")
+    assert ("processor", "Some CPU, 2 cores") in same.rows
+    assert ("git", "0123456789ab, with changes") in same.rows
+    assert all("skrl" not in row for row in same.rows)
+    assert ("GPU", "none", "A GPU") in machine_table(read_groups([Path("a"), Path("c")])).rows
+
+
+def test_the_page_needs_nothing_besides_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in (1, 2):
+        make_run(f"runs/seed_{seed}", seed=seed, judged=metrics(float(seed)))
+    make_run("other", task="Other-v0")
+    (Path("other") / "videos").mkdir()
+    (Path("other") / "videos" / "iteration_2.mp4").write_bytes(b"a film")
+    assert run(["report", "runs", "other", "--out", "out.html"]) == 0
+    shown = capfd.readouterr().out
+    assert "1.500 [-4.853, 7.853]" in shown
+    assert shown.startswith(Path("out.md").read_text())
+    assert "written to out.html, out.md and curves.png" in shown
+    page = Path("out.html").read_text()
+    assert re.findall(r'(?:src|href)="(?!data:)', page) == []
+    assert base64.b64encode(b"a film").decode() in page
+    assert "genelab train &lt;&amp;&gt; --seed 1" in page
+    pictures = [base64.b64decode(one) for one in re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page)]
+    assert len(pictures) == 4  # curves and reward terms of two tasks
+    assert all(b"<svg" in picture for picture in pictures)
+    assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["curves.png", "other", "out.html", "out.md", "runs"]
+
+
+def test_the_same_runs_draw_the_same_curves() -> None:
+    make_run("run")
+    groups = read_groups([Path("run")])
+    assert draw_curves(groups, "steps", "svg") == draw_curves(groups, "steps", "svg")
+
+
+def test_a_real_run_is_reported() -> None:
+    train_task(TASK, num_envs=4, max_iterations=2, seed=3, log_dir=Path("run"))
+    report = write_report([Path("run")], Path("report.html"), unit="minutes")
+    assert f"| {TASK} | run | 3 |" in report.markdown
+    assert "torch" in Path("report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["nowhere"], "nowhere is no directory; give run directories"),
+        (["empty"], "empty is not a run directory: it has no readable run.json"),
+        (["silent"], "silent has no curves to show: no iteration was logged"),
+        (["cloud"], "cloud has no curves to show: it was logged to wandb"),
+        (["run", "--out", "no/report.html"], "there is no directory no"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused_in_a_line(words: list[str], answer: str, capfd: Any) -> None:
+    Path("empty").mkdir()
+    make_run("run")
+    make_run("silent", returns=())
+    make_run("cloud", returns=(), logger="wandb")
+    assert run(["report", *words]) == 2
+    err = capfd.readouterr().err
+    assert answer in err
+    assert err.count("\n") == 1
+
+
+def test_without_matplotlib_a_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run("run")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UsageError, match=r"pip install 'genelab\[plot\]'"):
+        write_report([Path("run")], Path("report.html"))
