@@ -129,7 +129,7 @@ def _grasp(env: ManagerBasedRlEnv) -> FrameSensor:
 
 def is_success(achieved: Tensor, desired: Tensor) -> Tensor:
     """Whether a cube there is where it should be; the one definition for reward, metrics and evaluation."""
-    return (achieved - desired).norm(dim=-1) < SUCCESS_RADIUS
+    return (achieved - desired).square().sum(dim=-1) < SUCCESS_RADIUS**2
 
 
 def goal_reward(achieved: Tensor, desired: Tensor) -> Tensor:
@@ -151,8 +151,8 @@ def at_goal(env: ManagerBasedRlEnv) -> Tensor:
 
 
 def success(env: ManagerBasedRlEnv) -> Tensor:
-    """1 where the cube is at the goal."""
-    return is_success(cube_pos(env), env.commands["goal"]).to(env.dtype)
+    """1 where the cube is at the goal, as the reward of this step found."""
+    return env.extras["is_success"].to(env.dtype)
 
 
 def goal_distance(env: ManagerBasedRlEnv) -> Tensor:
@@ -175,7 +175,7 @@ def env_cfg() -> ManagerBasedRlEnvCfg:
     spread = {"x": (x_low - centre[0], x_high - centre[0]), "y": (y_low - centre[1], y_high - centre[1])}
     cube = RigidObjectCfg(spec=mjcf_text, spec_args={"xml": _CUBE}, init_state=InitialStateCfg(pos=centre))
     return ManagerBasedRlEnvCfg(
-        simulation=SimulationCfg(dt=0.005),  # as published, which has two substeps of 0.01 s; at 0.01 s grips slip
+        simulation=SimulationCfg(dt=0.005),  # published: two substeps of 0.01 s; in one, swung cubes are lost
         decimation=10,
         episode_length_s=5.0,
         scale_rewards_by_dt=False,

@@ -147,16 +147,16 @@ def test_the_orientation_of_the_reset_is_held(make_env: MakeEnv) -> None:
     assert targets(env, 0.0, 0.0, 0.0)[:, 3].tolist() == pytest.approx(expected.tolist())
 
 
-def test_a_point_off_the_axis_moves_as_told_by_turning_too(make_env: MakeEnv) -> None:
-    env = make_env({"hand": ik(point=(0.0, 2.0, 0.0), damping=1e-6, max_joint_step=9.0)})
+def test_a_point_off_the_axis_is_carried_along_by_turning_which_the_rails_make_up_for(make_env: MakeEnv) -> None:
+    action = ik(point=(0.0, 2.0, 0.0), damping=1e-6, max_joint_step=9.0)
+    env = make_env({"hand": action}, joint_pos={"yaw": 1.0})
     env.reset()
-    # The point moves by x − 2·yaw, and the orientation asks for no yaw.
-    assert targets(env, 1.0, 0.0, 0.0)[0, [0, 3]].tolist() == pytest.approx([0.05, 0.0], abs=1e-9)
-    env.robot.write_joint_state(torch.full((4, 1), 0.01, dtype=torch.float64), None, None, torch.tensor([3]))
+    assert targets(env, 1.0, 0.0, 0.0)[0, :4].tolist() == pytest.approx([0.05, 0.0, 0.0, 1.0], abs=1e-9)
+    env.robot.write_joint_state(torch.full((4, 1), 1.1, dtype=torch.float64), None, None, torch.tensor([3]))
     env.scene.engine.refresh()
-    # Turning back by 0.01 carries the point along by 2·cos(0.01)·0.01, which x makes up for.
-    assert targets(env, 1.0, 0.0, 0.0)[0, 3].item() == pytest.approx(0.0, abs=1e-9)
-    assert targets(env, 1.0, 0.0, 0.0)[0, 0].item() == pytest.approx(0.05 - 0.02 * math.cos(0.01), abs=1e-6)
+    # The point is at (−2·sin 1.1, 2·cos 1.1); turning back by 0.1 moves it by 0.2·(cos 1.1, sin 1.1).
+    expected = [0.05 - 0.2 * math.cos(1.1), -0.2 * math.sin(1.1), 0.0, 1.0]
+    assert targets(env, 1.0, 0.0, 0.0)[0, :4].tolist() == pytest.approx(expected, abs=1e-9)
 
 
 def test_weight_is_carried_on_a_rail(make_env: MakeEnv) -> None:
