@@ -102,19 +102,19 @@ class DifferentialIkAction(ArmAction):
         found = self.robot.find_bodies(cfg.body)
         if len(found) != 1:
             raise ConfigError(f"env.actions.{name}.body: {cfg.body!r} is {len(found)} bodies, expected one")
-        self._engine = env.scene.engine
+        self.engine = env.scene.engine
         self._body = int(self.robot.body_ids[found[0]])
         self._dofs = self.robot.dof_ids[self.joint_ids]
         self._point = torch.tensor(cfg.point, device=env.device, dtype=env.dtype)
         self._damping = cfg.damping**2 * torch.eye(6, device=env.device, dtype=env.dtype)
         self._weight = Weight(self.robot, self.joint_ids) if cfg.compensate_gravity else None
-        self.orientation = self._engine.body_quat[:, self._body].clone()
+        self.orientation = self.engine.body_quat[:, self._body].clone()
         """What the hand is held at, `(N, 4)`."""
 
     def reset(self, env_ids: EnvIds) -> None:
         super().reset(env_ids)
         rows = slice(None) if env_ids is None else env_ids
-        self.orientation[rows] = self._engine.body_quat[rows, self._body]
+        self.orientation[rows] = self.engine.body_quat[rows, self._body]
 
     def apply(self, action: Tensor) -> None:
         move = self.cfg.scale * action.clamp(-1.0, 1.0)
@@ -126,9 +126,9 @@ class DifferentialIkAction(ArmAction):
 
     def _joint_step(self, move: Tensor) -> Tensor:
         """Joint displacements that move the hand so and turn it back, `(N, joints)`."""
-        quat = self._engine.body_quat[:, self._body]
-        point = self._engine.body_pos[:, self._body] + gm.quat_rotate(quat, self._point)
-        jacobian = torch.cat(self._engine.jacobian(self._body, point), dim=1)[:, :, self._dofs]  # (N, 6, joints)
+        quat = self.engine.body_quat[:, self._body]
+        point = self.engine.body_pos[:, self._body] + gm.quat_rotate(quat, self._point)
+        jacobian = torch.cat(self.engine.jacobian(self._body, point), dim=1)[:, :, self._dofs]  # (N, 6, joints)
         wanted = torch.cat((move, _turn(quat, self.orientation)), dim=1)
         transposed = jacobian.transpose(1, 2)
         step = (transposed @ torch.linalg.solve(jacobian @ transposed + self._damping, wanted[..., None]))[..., 0]
@@ -164,7 +164,7 @@ class Weight:
 
     def __init__(self, robot: Articulation, joint_ids: Tensor) -> None:
         engine, model = robot.engine, robot.engine.model
-        self._engine = engine
+        self.engine = engine
         names = [f"{robot.name}/{robot.joint_names[i]}" for i in joint_ids.tolist()]
         joints = [int(model.joint(name).id) for name in names]
 
@@ -185,11 +185,11 @@ class Weight:
 
     def load(self) -> Tensor:
         """Force or torque that holds the weight, `(N, joints)`."""
-        quat = self._engine.body_quat[:, self._bodies]
+        quat = self.engine.body_quat[:, self._bodies]
         axis = gm.quat_rotate(quat, self._axis)
-        anchor = self._engine.body_pos[:, self._bodies] + gm.quat_rotate(quat, self._anchor)
+        anchor = self.engine.body_pos[:, self._bodies] + gm.quat_rotate(quat, self._anchor)
         mass = self._carried.sum(dim=1, keepdim=True)
-        moment = self._carried @ self._engine.body_com_pos - mass * anchor  # Σ m·(c − anchor), (N, joints, 3)
+        moment = self._carried @ self.engine.body_com_pos - mass * anchor  # Σ m·(c − anchor), (N, joints, 3)
         turned = torch.linalg.cross(moment, self._gravity.expand_as(moment))
         pulled = torch.where(self._slides[:, None], mass * self._gravity, turned)
         return -(axis * pulled).sum(dim=2)
