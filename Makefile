@@ -51,9 +51,8 @@ format: $(VENV)/.all ## Format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.base ## Measure throughput and start-up on this machine
-	$(BIN)/python -m benchmarks.throughput
-	$(BIN)/python -m benchmarks.startup
+bench: $(VENV)/.all ## Measure physics, steps, training and start-up on this machine; table in logs/bench/figures.md
+	$(BIN)/python -m benchmarks.figures
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

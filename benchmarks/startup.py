@@ -18,22 +18,26 @@ COMMANDS = {
 }
 
 
-def main() -> None:
-    """Print the median of some runs of each command, and its ratio to the import."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+def measure_commands(rounds: int) -> dict[str, float]:
+    """Seconds of each command, the median of some rounds in which they take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for _ in range(rounds):
         for name, command in COMMANDS.items():
             start = time.perf_counter()
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             seconds[name].append(time.perf_counter() - start)
-    reference = statistics.median(seconds["import torch"])
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def main() -> None:
+    """Print how long each command takes, and its ratio to the import."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    seconds = measure_commands(parser.parse_args().rounds)
     print("| command | seconds | ratio to import torch |")
     print("|---|---|---|")
-    for name, times in seconds.items():
-        print(f"| {name} | {statistics.median(times):.2f} | {statistics.median(times) / reference:.2f} |")
+    for name, time_taken in seconds.items():
+        print(f"| {name} | {time_taken:.2f} | {time_taken / seconds['import torch']:.2f} |")
 
 
 if __name__ == "__main__":
