@@ -147,6 +147,14 @@ def test_episodes_count_only_if_the_longest_has_time_to_end() -> None:
     assert run_play_loop(env, act, 3).lengths == [2, 3]
 
 
+def test_short_episodes_do_not_count_where_long_ones_would_not() -> None:
+    """All have ended after 5 steps, but an episode of 6 would not have: to count these would favour short ones."""
+    env = StubEnv((2, 3))
+    env.max_episode_length = 6
+    assert run_play_loop(env, act, 5).returns == []
+    assert run_play_loop(env, act, 6).lengths == [2, 3]
+
+
 def test_a_warm_up_is_followed_by_a_reset_with_the_same_seed() -> None:
     env = StubEnv((2, 3))
     record = run_play_loop(env, act, 3, warmup_steps=4, seed=5)

@@ -38,7 +38,6 @@ class Row:
     name: str
     before: Side
     after: Side
-    higher_is_better: bool
     verdict: Literal["ok", "slower", "regressed", "advisory"]
 
     @property
@@ -85,16 +84,16 @@ def compare_bundles(
             continue
         rate = name.endswith(("_fps", "_per_s"))
         first, second = (_pool([value for value in side if value is not None], rate=rate) for side in values)
-        rows.append(_judge(name, first, second, rate, fail, warn))
+        rows.append(_judge(name, first, second, fail, warn))
     return Comparison(rows=rows)
 
 
-def _judge(name: str, before: Side, after: Side, rate: bool, fail: float, warn: float) -> Row:
+def _judge(name: str, before: Side, after: Side, fail: float, warn: float) -> Row:
     drop = 1.0 - after.mean / before.mean
     verdict: Literal["ok", "slower", "regressed", "advisory"] = "advisory"
     if name == "total_fps":
         verdict = "regressed" if drop > fail else "slower" if drop > warn else "ok"
-    return Row(name=name, before=before, after=after, higher_is_better=rate, verdict=verdict)
+    return Row(name=name, before=before, after=after, verdict=verdict)
 
 
 def _pool(values: Sequence[float], *, rate: bool) -> Side:

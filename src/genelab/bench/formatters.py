@@ -13,7 +13,7 @@ from typing import Any
 from genelab.bench.schema import Bundle, MeanStd, Scalar, workflow_of
 from genelab.bench.serialize import to_dict, write_bundle
 from genelab.config import atomic_write_text
-from genelab.errors import UsageError, did_you_mean
+from genelab.errors import GenelabError, UsageError, did_you_mean
 
 DEFAULT_OUT = Path("logs/benchmark")
 _MEAN_STD = {field.name for field in dataclasses.fields(MeanStd)}
@@ -47,7 +47,10 @@ class Output:
 
 def attach_bundle(bundle: Bundle, output: Output) -> list[Path]:
     """Give a bundle to every formatter; returns the files that were written."""
-    results = [FORMATTERS[name](bundle, output) for name in output.formatters]
+    try:
+        results = [FORMATTERS[name](bundle, output) for name in output.formatters]
+    except OSError as error:
+        raise GenelabError(f"--out: cannot write to {output.directory}: {error.strerror}") from error
     return [path for path in results if path is not None]
 
 

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-from genelab.rl.config import (
-    BackendConfig,
-    RlGamesAgentCfg,
-    RslRlOnPolicyRunnerCfg,
-    Sb3AgentCfg,
-    SkrlAgentCfg,
-)
+from genelab.rl.config import BackendConfig, RlGamesAgentCfg, RslRlOnPolicyRunnerCfg, Sb3AgentCfg, SkrlAgentCfg
 
 DEFAULT_ITERATIONS = 100
 """Budget of an agent that the task did not bring."""
 
-_DEFAULTS: dict[str, Callable[[], BackendConfig]] = {
-    "rsl_rl": lambda: RslRlOnPolicyRunnerCfg(max_iterations=DEFAULT_ITERATIONS),
-    "rl_games": lambda: RlGamesAgentCfg(timesteps=DEFAULT_ITERATIONS * RlGamesAgentCfg.horizon_length),
-    "skrl": lambda: SkrlAgentCfg(timesteps=DEFAULT_ITERATIONS * SkrlAgentCfg.rollouts),
-    "sb3": lambda: Sb3AgentCfg(timesteps=DEFAULT_ITERATIONS * 24 * 512),
+_KINDS: dict[str, type[BackendConfig]] = {
+    "rsl_rl": RslRlOnPolicyRunnerCfg,
+    "rl_games": RlGamesAgentCfg,
+    "skrl": SkrlAgentCfg,
+    "sb3": Sb3AgentCfg,
 }
-LIBRARIES = tuple(_DEFAULTS)
+LIBRARIES = tuple(_KINDS)
 
 
-def default_agent(library: str) -> BackendConfig:
+def default_agent(library: str, num_envs: int) -> BackendConfig:
     """An agent of a library, with the library's defaults."""
-    return _DEFAULTS[library]()
+    kind = _KINDS[library]
+    budget = "max_iterations" if kind is RslRlOnPolicyRunnerCfg else "timesteps"
+    agent = kind(**{budget: 1})
+    setattr(agent, budget, budget_of(agent, DEFAULT_ITERATIONS, num_envs))
+    return agent
 
 
 def is_of(agent: Any, library: str) -> bool:
     """Whether an agent config asks for this library; tells without importing it."""
-    return isinstance(agent, type(default_agent(library)))
+    return isinstance(agent, _KINDS[library])
 
 
 def library_of(agent: Any) -> str:

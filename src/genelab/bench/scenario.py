@@ -50,7 +50,9 @@ class Scenario:
     seed: int
     phases: Phases
     framework: str | None = None
+    """The RL library, where one is involved."""
     max_iterations: int | None = None
+    """Learning iterations, once they are known."""
 
     @property
     def num_envs(self) -> int:
@@ -105,12 +107,12 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
 
     task = TASKS.entry(workload.task).id
     cfg = TASKS.get(task)
-    agent = _agent(workload, task, cfg.agent) if play or learns else cfg.agent
     env_cfg = cfg.play_env if play and cfg.play_env is not None else cfg.env
     if not isinstance(env_cfg, ManagerBasedRlEnvCfg):
         raise UsageError(f"{task} is a scene to play: a benchmark needs a task with rewards")
     if workload.num_envs is not None:
         env_cfg.scene.num_envs = workload.num_envs
+    agent = _agent(workload, task, cfg.agent, env_cfg.scene.num_envs) if play or learns else cfg.agent
     apply_overrides({"env": env_cfg} if agent is None else {"env": env_cfg, "agent": agent}, workload.overrides)
     if play:
         env_cfg = eval_cfg(env_cfg, env_cfg.scene.num_envs)
@@ -124,13 +126,13 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
     return Scenario(workload=workload, task=task, env_cfg=env_cfg, agent=agent, seed=seed, phases=phases)
 
 
-def _agent(workload: Workload, task: str, own: Any) -> Any:
+def _agent(workload: Workload, task: str, own: Any, num_envs: int) -> Any:
     wanted = workload.rl_library
     if wanted is not None and wanted not in LIBRARIES:
         raise UsageError(f"--rl-library: there is no {wanted!r}, only {', '.join(LIBRARIES)}")
     if wanted is None and own is None:
         raise UsageError(f"{task} has no agent config: pass --rl-library {'|'.join(LIBRARIES)}")
-    return own if wanted is None or is_of(own, wanted) else default_agent(wanted)
+    return own if wanted is None or is_of(own, wanted) else default_agent(wanted, num_envs)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from genelab.bench.schema import BUNDLES, Bundle
 from genelab.config import atomic_write_text
 from genelab.errors import UsageError
 
-_NUMBERS = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def to_dict(bundle: Bundle) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _schema_of(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": _schema_of(parts[1], definitions)}
     if origin is Literal:
         return {"enum": list(parts)}
-    return {"type": "null" if hint is types.NoneType else _NUMBERS[hint]}
+    return {"type": "null" if hint is types.NoneType else _JSON_TYPES[hint]}
 
 
 def _meanings(kind: type) -> dict[str, str]:

@@ -32,9 +32,11 @@ class Workflow(ABC, Generic[AnyBundle]):
     policy_acts: ClassVar[bool] = False
     """Whether it runs the config that policies are judged with."""
     learns: ClassVar[bool] = False
+    """Whether it trains."""
 
     workload: Workload
     notify: Callable[[str], None] = lambda message: None
+    """Takes remarks to the user."""
     phases: Phases = field(default_factory=Phases, init=False)
     bundle: AnyBundle | None = field(default=None, init=False)
     """What it left, also after an exception; None if it was refused."""
@@ -52,7 +54,7 @@ class Workflow(ABC, Generic[AnyBundle]):
     def run(self, output: Output) -> AnyBundle:
         """Run under a monitor and, however that ends, give the bundle to the output; then raise what was raised.
 
-        Bad input leaves no bundle, for nothing was run.
+        Bad input leaves no bundle, for nothing was run; nor does what ends before the task's config is made.
         """
         output.check()
         monitor = BenchmarkMonitor()

@@ -34,7 +34,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def workflow_options(function: Function) -> Function:
     """The options of every workflow."""
     options = (
-        click.option("--seed", type=click.IntRange(min=0), help="Seed of all random numbers [drawn]."),
+        click.option(
+            "--seed", type=click.IntRange(min=0), help="Seed of all random numbers [drawn; in training the agent's]."
+        ),
         click.option(
             "--out", metavar="DIR", type=click.Path(path_type=Path), help="Where bundles go [logs/benchmark]."
         ),
