@@ -21,7 +21,7 @@ LIBRARIES = tuple(_KINDS)
 
 def default_agent(library: str, num_envs: int) -> BackendConfig:
     """An agent of a library, with the library's defaults."""
-    kind = _KINDS[library]
+    kind: Any = _KINDS[library]
     budget = "max_iterations" if kind is RslRlOnPolicyRunnerCfg else "timesteps"
     agent = kind(**{budget: 1})
     setattr(agent, budget, budget_of(agent, DEFAULT_ITERATIONS, num_envs))
