@@ -23,8 +23,8 @@ from genelab_unitree.velocity import COMMAND, push, velocity_env
 ROUGHNESS = Roughness(stairs=(0.03, 0.13), boxes=(0.03, 0.11), rubble=(0.02, 0.07), slope=(0.0, 0.3))
 
 _GAIT = {"contact": "feet_contact", **COMMAND}
-_LATER = (0.1, 12_000)
-"""Penalties that would keep a beginner from moving at all come in over five hundred iterations."""
+_LATER = (0.1, 18_000)
+"""Penalties that would keep a beginner from moving at all come in over 750 iterations."""
 
 
 def flat_env() -> ManagerBasedRlEnvCfg:
@@ -50,7 +50,7 @@ def flat_env() -> ManagerBasedRlEnvCfg:
         "air_time": RewardTermCfg(
             func=mdp.air_time,
             weight=0.25,
-            ramp=(4.0, 12_000),  # at first steps pay more than standing well does
+            ramp=(4.0, 18_000),  # at first steps pay more than standing well does
             params={"window": (0.1, 0.5), "threshold": 0.1, **_GAIT},
         ),
         "lin_vel_z": RewardTermCfg(func=mdp.lin_vel_z_l2, weight=-2.0, ramp=_LATER),
@@ -58,7 +58,7 @@ def flat_env() -> ManagerBasedRlEnvCfg:
         "flat_orientation": RewardTermCfg(func=mdp.flat_orientation_l2, weight=-1.0, ramp=_LATER),
         "base_height": RewardTermCfg(func=mdp.base_height_l2, weight=-1.0, params={"target": 0.34}),
         "joint_torques": RewardTermCfg(func=mdp.joint_torques_l2, weight=-2e-4, ramp=_LATER),
-        "joint_acc": RewardTermCfg(func=mdp.JointAccL2, weight=-1e-5, ramp=(0.005, 30_000)),
+        "joint_acc": RewardTermCfg(func=mdp.JointAccL2, weight=-1e-5, ramp=(0.005, 100_000)),
         "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.01, ramp=_LATER),
         "joint_pos_limits": RewardTermCfg(func=mdp.joint_pos_limits, weight=-1.0),
         "thigh_contact": RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"sensor": "thigh_contact"}),
@@ -74,12 +74,13 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
     """PPO within an hour of two CPU cores."""
     return RslRlOnPolicyRunnerCfg(
         experiment_name="go1_velocity_flat",
-        max_iterations=1500,
+        max_iterations=1000,
         save_interval=100,
         actor=RslRlModelCfg(hidden_dims=(128, 128, 128), distribution=RslRlDistributionCfg()),
         critic=RslRlModelCfg(hidden_dims=(128, 128, 128)),
         algorithm=RslRlPpoAlgorithmCfg(
             entropy_coef=0.005,
+            desired_kl=0.02,
             num_learning_epochs=3,
             symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=augment),
         ),
