@@ -100,7 +100,7 @@ def rough_env() -> ManagerBasedRlEnvCfg:
     for reward in cfg.rewards.values():
         if reward is not None:
             reward.ramp = None  # it can walk already
-    cfg.rewards["joint_acc"].ramp = (0.02, 60_000)  # type: ignore[union-attr]
+    cfg.rewards["joint_acc"].ramp = (0.02, 200_000)  # type: ignore[union-attr]
     return cfg
 
 
