@@ -2,7 +2,8 @@
 
 Both sides step the same compiled model with the same random targets in one process, in turns, so that whatever else
 the machine does hits both. Raw is `mujoco.rollout` alone: controls in, states out, no observation, reward or reset. It
-starts each round where the environments are, so that neither side has more robots lying on the ground.
+starts each round where the environments did and gets the controls that they made of the actions, so that neither side
+has more robots lying on the ground.
 """
 
 from __future__ import annotations
@@ -76,31 +77,27 @@ def measure(task: str, num_envs: int, steps: int, rounds: int) -> tuple[float, f
     env = ManagerBasedRlEnv(cfg)
     raw = RawPhysics(env, os.cpu_count() or 1)
     actions = 2 * torch.rand(steps, num_envs, env.action_dim) - 1
-    targets = [_controls(env, action) for action in actions]
+    controls = np.empty((steps, num_envs, env.scene.engine.model.nu))
     env.reset(seed=0)
     seconds: tuple[list[float], list[float]] = ([], [])
     with torch.inference_mode():
         for round_ in range(rounds + 1):
             raw.start_from(env)
-            for side, times in enumerate(seconds):
+            stepped = 0.0
+            for action, control in zip(actions, controls, strict=True):
                 start = time.perf_counter()
-                for i in range(steps):
-                    if side == 0:
-                        raw.step(targets[i])
-                    else:
-                        env.step(actions[i])
-                if round_ > 0:  # the first one warms up
-                    times.append(time.perf_counter() - start)
+                env.step(action)
+                stepped += time.perf_counter() - start
+                control[:] = env.scene.engine.ctrl.numpy()
+            start = time.perf_counter()
+            for control in controls:
+                raw.step(control)
+            if round_ > 0:  # the first one warms up
+                seconds[0].append(time.perf_counter() - start)
+                seconds[1].append(stepped)
     env.close()
     work = num_envs * steps
     return work / float(np.median(seconds[0])), work / float(np.median(seconds[1]))
-
-
-def _controls(env: ManagerBasedRlEnv, action: torch.Tensor) -> np.ndarray:
-    """What the engine's actuators get for an action."""
-    env.action_manager.process(action)
-    env.robot.write_controls()
-    return env.scene.engine.ctrl.numpy().astype(np.float64)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,7 @@ from genelab import TASKS
 from genelab import math as gm
 from genelab.envs import ManagerBasedRlEnv
 from genelab.envs.state import get_state, set_state
+from genelab.mdp.arm_actions import DifferentialIkAction
 from genelab.rl import train_task
 from genelab.rl.backends.sb3_env import GOAL_GROUPS, GenelabSb3VecEnv
 from genelab.rl.backends.sb3_model import make_model
@@ -152,6 +154,26 @@ def tilt(env: ManagerBasedRlEnv, held: Tensor) -> Tensor:
     """Angle between an orientation and the hand's, rad."""
     turned = gm.quat_mul(grasp(env).quat_w, held * torch.tensor([1.0, -1.0, -1.0, -1.0]))
     return 2 * turned[:, 1:].norm(dim=1).asin()
+
+
+def test_jacobian_and_weight_are_those_of_the_engine(env: ManagerBasedRlEnv) -> None:
+    torch.manual_seed(0)
+    limits = env.robot.joint_pos_limits
+    pose = limits[..., 0] + torch.rand(6, 9) * (limits[..., 1] - limits[..., 0])
+    env.robot.write_joint_state(pose, torch.zeros(6, 9), None)
+    env.scene.engine.refresh()
+    engine, model = env.scene.engine, env.scene.engine.model
+    term = env.action_manager.terms["hand"]
+    assert isinstance(term, DifferentialIkAction)
+    chain = term.chain
+    chain.update()
+    expected = torch.cat(engine.jacobian(model.body("robot/hand").id, ee_pos(env)), dim=1)[:, :, :7]
+    torch.testing.assert_close(chain.jacobian().mT, expected, rtol=0, atol=1e-5)
+    data = mujoco.MjData(model)
+    for i in range(6):
+        data.qpos[:] = engine.qpos[i].numpy()
+        mujoco.mj_forward(model, data)  # at rest its bias force is the weight
+        assert chain.load()[i].tolist() == pytest.approx(data.qfrc_bias[:7].tolist(), abs=1e-3)
 
 
 def test_zero_action_holds_still(env: ManagerBasedRlEnv) -> None:

@@ -143,7 +143,7 @@ def test_the_orientation_of_the_reset_is_held(make_env: MakeEnv) -> None:
     env.robot.write_joint_state(turned, None, None, torch.tensor([3]))
     env.scene.engine.refresh()
     back = torch.tensor([-0.1, 0.2, 0.0, 6.0 - 2 * math.pi], dtype=torch.float64)  # the last one the short way round
-    expected = turned[:, 0] + SHRINK * back
+    expected = turned[:, 0] + SHRINK * 2 * (back / 2).sin()
     assert targets(env, 0.0, 0.0, 0.0)[:, 3].tolist() == pytest.approx(expected.tolist())
 
 
@@ -155,7 +155,8 @@ def test_a_point_off_the_axis_is_carried_along_by_turning_which_the_rails_make_u
     env.robot.write_joint_state(torch.full((4, 1), 1.1, dtype=torch.float64), None, None, torch.tensor([3]))
     env.scene.engine.refresh()
     # The point is at (−2·sin 1.1, 2·cos 1.1); turning back by 0.1 moves it by 0.2·(cos 1.1, sin 1.1).
-    expected = [0.05 - 0.2 * math.cos(1.1), -0.2 * math.sin(1.1), 0.0, 1.0]
+    back = 2 * math.sin(0.05)
+    expected = [0.05 - 2 * back * math.cos(1.1), -2 * back * math.sin(1.1), 0.0, 1.1 - back]
     assert targets(env, 1.0, 0.0, 0.0)[0, :4].tolist() == pytest.approx(expected, abs=1e-9)
 
 

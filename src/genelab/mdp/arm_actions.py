@@ -104,10 +104,8 @@ class DifferentialIkAction(ArmAction):
             raise ConfigError(f"env.actions.{name}.body: {cfg.body!r} is {len(found)} bodies, expected one")
         self.engine = env.scene.engine
         self._body = int(self.robot.body_ids[found[0]])
-        self._dofs = self.robot.dof_ids[self.joint_ids]
-        self._point = torch.tensor(cfg.point, device=env.device, dtype=env.dtype)
+        self.chain = Chain(self.robot, self.joint_ids, self._body, cfg.point)
         self._damping = cfg.damping**2 * torch.eye(6, device=env.device, dtype=env.dtype)
-        self._weight = Weight(self.robot, self.joint_ids) if cfg.compensate_gravity else None
         self.orientation = self.engine.body_quat[:, self._body].clone()
         """What the hand is held at, `(N, 4)`."""
 
@@ -117,23 +115,22 @@ class DifferentialIkAction(ArmAction):
         self.orientation[rows] = self.engine.body_quat[rows, self._body]
 
     def apply(self, action: Tensor) -> None:
+        self.chain.update()
         move = self.cfg.scale * action.clamp(-1.0, 1.0)
         joints = self.robot.joint_pos[:, self.joint_ids] + self._joint_step(move)
         target = joints.clamp(self._lowest, self._highest)
-        if self._weight is not None:
-            target = target + self._weight.yielding()
+        if self.cfg.compensate_gravity:
+            target = target + self.chain.yielding()
         self.robot.joint_pos_target[:, self.joint_ids] = target
 
     def _joint_step(self, move: Tensor) -> Tensor:
         """Joint displacements that move the hand so and turn it back, `(N, joints)`."""
-        quat = self.engine.body_quat[:, self._body]
-        point = self.engine.body_pos[:, self._body] + gm.quat_rotate(quat, self._point)
-        jacobian = torch.cat(self.engine.jacobian(self._body, point), dim=1)[:, :, self._dofs]  # (N, 6, joints)
-        wanted = torch.cat((move, _turn(quat, self.orientation)), dim=1)
-        transposed = jacobian.transpose(1, 2)
-        step = (transposed @ torch.linalg.solve(jacobian @ transposed + self._damping, wanted[..., None]))[..., 0]
+        turn = _turn(self.engine.body_quat[:, self._body], self.orientation)
+        wanted = torch.cat((move, turn), dim=1)[..., None]
+        transposed = self.chain.jacobian()
+        step = transposed @ torch.linalg.solve(transposed.mT @ transposed + self._damping, wanted)
         longest = step.abs().amax(dim=1, keepdim=True)
-        return step * (self.cfg.max_joint_step / longest.clamp(min=self.cfg.max_joint_step))
+        return (step * (self.cfg.max_joint_step / longest.clamp(min=self.cfg.max_joint_step)))[..., 0]
 
     def describe(self) -> tuple[str, str]:
         return ", ".join(self.joint_names), f"{self.cfg.scale:g}"
@@ -159,58 +156,78 @@ class GripperAction(ArmAction):
         return ", ".join(self.joint_names), f"{self._step:g}"
 
 
-class Weight:
-    """What the weight of all that hangs on joints does to their servos; masses as the model was written."""
+class Chain:
+    """Joints between the world and a hand: how they move a point of it, and what they carry.
 
-    def __init__(self, robot: Articulation, joint_ids: Tensor) -> None:
+    Both follow from where the joints' axes are. The engine has Jacobians, too, but from its state anew and for all
+    joints of the world; here one reading of the bodies' poses serves for the point, the Jacobian and the weight.
+    """
+
+    def __init__(self, robot: Articulation, joint_ids: Tensor, body: int, point: tuple[float, float, float]) -> None:
         engine, model = robot.engine, robot.engine.model
         self.engine = engine
-        names = [f"{robot.name}/{robot.joint_names[i]}" for i in joint_ids.tolist()]
-        joints = [int(model.joint(name).id) for name in names]
+        joints = [int(model.joint(f"{robot.name}/{robot.joint_names[i]}").id) for i in joint_ids.tolist()]
+        owners = [int(model.jnt_bodyid[j]) for j in joints]
 
-        def constant(values: object) -> Tensor:
-            return torch.as_tensor(values, device=engine.device).to(engine.dtype)
+        def constant(values: Any) -> Tensor:
+            return torch.tensor(values, device=engine.device, dtype=engine.dtype)
 
-        self._bodies = torch.tensor([int(model.jnt_bodyid[j]) for j in joints], device=engine.device)
-        self._axis, self._anchor = constant(model.jnt_axis[joints]), constant(model.jnt_pos[joints])
-        self._slides = torch.tensor(
-            [int(model.jnt_type[j]) == int(mujoco.mjtJoint.mjJNT_SLIDE) for j in joints], device=engine.device
-        )
-        self._carried = constant([[_mass_below(model, body, b) for b in range(model.nbody)] for body in self._bodies])
-        self._gravity = constant(model.opt.gravity)
-        self._stiffness = torch.zeros(len(joints), device=engine.device, dtype=engine.dtype)
+        slides = [model.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE for j in joints]
+        moves = [_hangs_on(model, owner, body) for owner in owners]
+        self._turns = constant([[float(m and not s)] for m, s in zip(moves, slides, strict=True)])
+        self._shifts = constant([[float(m and s)] for m, s in zip(moves, slides, strict=True)])
+        self._bodies = torch.tensor([*owners, body], device=engine.device)
+        self._vectors = constant([*model.jnt_axis[joints].tolist(), list(point)])
+        self._offsets = constant(model.jnt_pos[joints].tolist()) if model.jnt_pos[joints].any() else None
+        self._slides = torch.tensor(slides, device=engine.device)[:, None] if any(slides) else None
+        masses = model.body_mass.tolist()
+        carried = [[masses[b] * _hangs_on(model, owner, b) for b in range(model.nbody)] for owner in owners]
+        self._carried, self._mass = constant(carried), constant(carried).sum(dim=1, keepdim=True)
+        self._gravity = constant(model.opt.gravity.tolist())
+        self._stiffness = constant([0.0] * len(joints))
         for actuator in robot.actuators.values():
             for joint, stiffness in zip(actuator.joint_ids, actuator.default_gains()[0], strict=True):
                 self._stiffness[joint_ids == joint] = stiffness
 
+    def update(self) -> None:
+        """Look where axes, anchors and the point are now, in the world."""
+        quat, pos = self.engine.body_quat[:, self._bodies], self.engine.body_pos[:, self._bodies]
+        turned = gm.quat_rotate(quat, self._vectors)
+        self._axis, self._anchor = turned[:, :-1], pos[:, :-1]
+        if self._offsets is not None:
+            self._anchor = self._anchor + gm.quat_rotate(quat[:, :-1], self._offsets)
+        self._point = pos[:, -1:] + turned[:, -1:]
+
+    def jacobian(self) -> Tensor:
+        """How the point moves and the hand turns with each joint, `(N, joints, 6)`: a Jacobian, transposed."""
+        moved = torch.linalg.cross(self._axis, self._point - self._anchor)
+        if self._slides is not None:
+            moved = moved * self._turns + self._axis * self._shifts
+        return torch.cat((moved, self._axis * self._turns), dim=2)
+
     def load(self) -> Tensor:
-        """Force or torque that holds the weight, `(N, joints)`."""
-        quat = self.engine.body_quat[:, self._bodies]
-        axis = gm.quat_rotate(quat, self._axis)
-        anchor = self.engine.body_pos[:, self._bodies] + gm.quat_rotate(quat, self._anchor)
-        mass = self._carried.sum(dim=1, keepdim=True)
-        moment = self._carried @ self.engine.body_com_pos - mass * anchor  # Σ m·(c − anchor), (N, joints, 3)
-        turned = torch.linalg.cross(moment, self._gravity.expand_as(moment))
-        pulled = torch.where(self._slides[:, None], mass * self._gravity, turned)
-        return -(axis * pulled).sum(dim=2)
+        """Force or torque that holds the weight, `(N, joints)`; masses as the model was written."""
+        moment = (
+            self._carried @ self.engine.body_com_pos - self._mass * self._anchor
+        )  # Σ m·(c − anchor), (N, joints, 3)
+        pull = torch.linalg.cross(moment, self._gravity.expand_as(moment))
+        if self._slides is not None:
+            pull = torch.where(self._slides, self._mass * self._gravity, pull)
+        return -(self._axis * pull).sum(dim=2)
 
     def yielding(self) -> Tensor:
         """How far ahead the servos' targets must be to hold the weight, `(N, joints)`."""
         return self.load() / self._stiffness
 
 
-def _mass_below(model: mujoco.MjModel, root: int, body: int) -> float:
-    """The mass of a body if it hangs on the root, else zero."""
-    above = body
-    while above > root:
-        above = int(model.body_parentid[above])
-    return float(model.body_mass[body]) if above == root else 0.0
+def _hangs_on(model: mujoco.MjModel, root: int, body: int) -> bool:
+    """Whether a body moves with the root."""
+    while body > root:
+        body = int(model.body_parentid[body])
+    return body == root
 
 
 def _turn(start: Tensor, end: Tensor) -> Tensor:
-    """The shortest rotation from one orientation to another, as axis times angle in the world, `(N, 3)`."""
-    inverse = torch.cat((start[:, :1], -start[:, 1:]), dim=1)
-    between = gm.quat_mul(end, inverse)
-    sine = between[:, 1:].norm(dim=1, keepdim=True)
-    angle = 2.0 * torch.atan2(sine, between[:, :1].abs())
-    return between[:, 1:] * torch.where(between[:, :1] < 0, -1.0, 1.0) * angle / sine.clamp(min=1e-9)
+    """The short rotation from one orientation to another, its axis times 2·sin(θ/2), in the world, `(N, 3)`."""
+    vector = start[:, :1] * end[:, 1:] - end[:, :1] * start[:, 1:] + torch.linalg.cross(start[:, 1:], end[:, 1:])
+    return 2.0 * (start * end).sum(dim=1, keepdim=True).sign() * vector
