@@ -323,6 +323,7 @@ def test_sigterm_leaves_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
         (("runtime", "No-Such-Task"), "unknown task 'No-Such-Task'"),
         (("runtime", TASK, "--gpu"), "--gpu: no CUDA device was found here"),
         (("runtime", TASK, "--formatter", "shema"), "--formatter: there is no 'shema', only schema, json, summary."),
+        (("runtime", TASK, "--formatter", ","), "--formatter: name one of schema, json, summary"),
         (("runtime", TASK, "--out", "file"), "--out: cannot write to file"),
         (("runtime", TASK, "--num-steps", "0"), "0 is not in the range"),
         (("runtime", TASK, "env.decimtion=2"), "no such key. Did you mean 'decimation'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +136,8 @@ FORMATTERS: dict[str, Callable[[Bundle, Output], Path | None]] = {"schema": _sch
 
 
 def parse_formatters(text: str) -> tuple[str, ...]:
-    """Names from a list with commas."""
-    names: Sequence[str] = [name.strip() for name in text.split(",")]
-    return tuple(dict.fromkeys(name for name in names if name))
+    """Names from a list with commas, each once."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise UsageError(f"--formatter: name one of {', '.join(FORMATTERS)}, or the run leaves nothing")
+    return names
