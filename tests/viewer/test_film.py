@@ -174,7 +174,7 @@ def test_the_puppet_stands_as_the_engine_says(env: ManagerBasedEnv) -> None:
 def test_arrows_show_what_is_asked_and_what_is_done(env: Any) -> None:
     env.command_manager.term("twist").fix(torch.tensor([[1.0, 0.0, 0.0]]))
     asked, done = velocity_arrows(env, 0, 0.2)
-    start, end = asked._ends
+    start, end = asked.ends
     heading = float(env.robot.heading_w[0])
     assert end - start == pytest.approx([0.5 * np.cos(heading), 0.5 * np.sin(heading), 0.0], abs=1e-6)
     assert start[2] - float(env.robot.root_pos_w[0, 2]) == pytest.approx(0.3, abs=1e-6)

@@ -22,6 +22,7 @@ from genelab.cli.command import (
 from genelab.cli.film import film_from, play_film_options
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import progress_bar
+from genelab.cli.viewer import viewer_from, viewer_options
 from genelab.config import Override
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of all random numbers.")
 @play_film_options
 @simulation_options
+@viewer_options
 @profile_options
 def command(
     task: str,
@@ -70,6 +72,7 @@ def command(
     max_steps: int | None,
     **options: Any,
 ) -> None:
+    viewer = viewer_from(options)
     changes = [*shortcut_overrides(options), *overrides]
     import_modules(imports)
     from genelab.rl import play_task, replay_dump
@@ -91,6 +94,7 @@ def command(
             max_steps=max_steps,
             profile=profile,
             film=film,
+            viewer=viewer,
             overrides=changes,
             notify=say,
             on_step=partial(show, "steps"),

@@ -39,6 +39,11 @@ class Episodes:
             self._return[ended] = 0.0
             self._length[ended] = 0.0
 
+    def restart(self) -> None:
+        """All episodes begin anew; those that were running do not count."""
+        self._return.zero_()
+        self._length.zero_()
+
     @property
     def return_mean(self) -> float | None:
         """Mean return; None before an episode has ended."""

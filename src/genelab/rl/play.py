@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +21,7 @@ from genelab.rl.locate import find_checkpoint, pretrained_policy
 from genelab.rl.nan_guard import NanGuard, load_replay
 from genelab.rl.policies import load_policy, random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, profiler
-from genelab.viewer import Film, FilmCfg, Onlooker
+from genelab.viewer import Film, FilmCfg, Onlooker, ViewerCfg, has_display, open_viewer
 
 DUMPS = Path("logs/play")
 """Where what led to a NaN is kept."""
@@ -64,16 +63,20 @@ def play_task(
     max_steps: int | None = None,
     profile: ProfileCfg | None = None,
     film: FilmCfg | None = None,
+    viewer: ViewerCfg | None = None,
     overrides: Sequence[Override] = (),
     notify: Callable[[str], None] = lambda message: None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
 ) -> PlayResult:
     """Play a task with its play config.
 
-    `max_steps` always ends the run. Without it a headless run ends after `simulation.steps` control steps, which is the
-    length of the film unless an override says otherwise. `agent`,
-    `checkpoint`, `num_envs` and `profile` are for RL tasks; a scene without rewards plays its own actions. `checkpoint`
-    and `best` are as for `find_checkpoint`.
+    `max_steps` always ends the run. Without it a run with a viewer goes on until that is closed or Ctrl-C, and a
+    headless run ends after `simulation.steps` control steps, which is the length of the film unless an override says
+    otherwise. There is a viewer if an override of `simulation.vis` asks for it; where there is a display, also by
+    default for a trained policy or a scene.
+
+    `agent`, `checkpoint`, `num_envs` and `profile` are for RL tasks; a scene without rewards plays its own actions.
+    `checkpoint` and `best` are as for `find_checkpoint`.
     """
     cfg = TASKS.get(task_id)
     env_cfg = cfg.play_env if cfg.play_env is not None else cfg.env
@@ -89,28 +92,32 @@ def play_task(
     agent = agent or ("trained" if checkpoint is not None else "zero")
     policy = _find_policy(task_id, agent, checkpoint, best)
     asked = any(override.path == "env.simulation.vis" for override in overrides)
-    _announce_viewer(env_cfg.simulation.vis and (asked or not isinstance(env_cfg, ManagerBasedRlEnvCfg)), notify)
+    by_default = film is None and (agent == "trained" or not isinstance(env_cfg, ManagerBasedRlEnvCfg))
+    viewer = _choose_viewer(viewer, env_cfg.simulation.vis and (asked or by_default), asked, notify)
     if film is not None:
         film.check()
         env_cfg.scene.num_envs = max(env_cfg.scene.num_envs, film.num_envs if num_envs is None else 1)
         if film.length is not None and not any(override.path == "env.simulation.steps" for override in overrides):
             env_cfg.simulation.steps = film.length
-    total = env_cfg.simulation.steps if max_steps is None else max_steps
+    total = max_steps if max_steps is not None or viewer is not None else env_cfg.simulation.steps
     env = make_env(env_cfg, notify=notify)
     if isinstance(env, ManagerBasedRlEnv):
         env.watcher = NanGuard(env, TASKS.entry(task_id).id, DUMPS)
-    try:
-        setup = _setup(env, agent, cfg.agent, policy)
-        if film is None:
-            return _play(env, setup, total, profile, [], on_step)
-        camera = Film(env, film)
-        try:
-            result = _play(env, setup, total, profile, [camera], on_step)
-        finally:
-            camera.close()
-        return replace(result, frames=camera.frames)
-    finally:
-        env.close()
+    with ExitStack() as stack:
+        stack.callback(env.close)
+        player = Player(env, agent, cfg.agent, policy)
+        onlookers: list[Onlooker] = []
+        camera = None if film is None else Film(env, film)
+        if camera is not None:
+            stack.callback(camera.close)
+            onlookers.append(camera)
+        if viewer is not None:
+            shown = open_viewer(player, viewer, notify)
+            stack.callback(shown.close)
+            onlookers.append(shown)
+            stack.enter_context(suppress(KeyboardInterrupt))  # with a viewer, Ctrl-C is how a run ends
+        player.play(total, profile, onlookers, on_step)
+    return player.result(0 if camera is None else camera.frames)
 
 
 @torch.inference_mode()
@@ -149,56 +156,104 @@ def _find_policy(task_id: str, agent: Agent, checkpoint: str | Path | None, best
     return shipped
 
 
-def _setup(env: ManagerBasedEnv, agent: Agent, agent_cfg: Any, policy: Path | None) -> InferenceSetup:
-    """Who acts."""
-    if policy is not None and isinstance(env, ManagerBasedRlEnv):
-        return load_policy(env, agent_cfg, policy)
-    return InferenceSetup(policy=random_policy(env) if agent == "random" else zero_policy(env))
-
-
-def _announce_viewer(wanted: bool, notify: Callable[[str], None]) -> None:
-    """Say what happens instead of a viewer, which this version does not have."""
+def _choose_viewer(
+    viewer: ViewerCfg | None, wanted: bool, asked: bool, notify: Callable[[str], None]
+) -> ViewerCfg | None:
+    """How to look at the run, or None for headless; without a display it says what happens instead of a window."""
+    viewer = viewer or ViewerCfg()
     if not wanted:
-        return
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        notify("No display detected: playing headless")
-    else:
-        notify("this version has no viewer yet: playing headless")
+        return None
+    if viewer.kind is None and not has_display():
+        if not asked:
+            notify("No display detected: playing headless; --vis serves a web page")
+            return None
+        notify("No display detected: serving a web page")
+    return viewer
 
 
-def _play(
-    env: ManagerBasedEnv,
-    setup: InferenceSetup,
-    total: int,
-    profile: ProfileCfg | None,
-    onlookers: Sequence[Onlooker],
-    on_step: Callable[[int, int], None],
-) -> PlayResult:
-    episodes = Episodes(num_envs=env.num_envs, device=env.device)
-    with torch.inference_mode(), profiler(profile) as trace:
-        observations, _ = env.reset(seed=env.seed)
-        setup.reset(None)
-        start = time.perf_counter()
-        for step in range(total):
-            playback = env.cfg.playback
-            action = setup.policy(observations) if playback is None else playback(env, step)
-            observations, *outcome = env.step(action)
-            if isinstance(env, ManagerBasedRlEnv):
-                reward, terminated, truncated, _ = outcome
-                episodes.add(reward, terminated | truncated, {})
-                setup.reset(terminated | truncated)
-            for onlooker in onlookers:
-                onlooker.after_step()
-            trace.step()
-            on_step(step + 1, total)
-        seconds = time.perf_counter() - start
-    return PlayResult(
-        engine=env.scene.engine.name,
-        num_envs=env.num_envs,
-        seed=env.seed,
-        steps=total,
-        seconds=seconds,
-        episodes=len(episodes.returns),
-        return_mean=episodes.return_mean,
-        length_mean=episodes.length_mean,
-    )
+class Player:
+    """A task being played: who acts, what was seen last, how it went."""
+
+    def __init__(self, env: ManagerBasedEnv, agent: Agent, agent_cfg: Any, policy: Path | None) -> None:
+        self.env = env
+        self.steps = 0
+        self.reward: Tensor | None = None
+        self.policy = agent if policy is None else policy.name
+        self.checkpoints = {} if policy is None else _neighbours(policy)
+        self._agent_cfg = agent_cfg
+        self._episodes = Episodes(num_envs=env.num_envs, device=env.device)
+        self._seconds = 0.0
+        self._observations: dict[str, Tensor] = {}
+        self._setup = InferenceSetup(policy=random_policy(env) if agent == "random" else zero_policy(env))
+        if policy is not None and isinstance(env, ManagerBasedRlEnv):
+            self._setup = load_policy(env, agent_cfg, policy)
+
+    def restart(self) -> None:
+        """Start all environments anew."""
+        self._observations, _ = self.env.reset()
+        self._setup.reset(None)
+        self._episodes.restart()
+
+    def load(self, name: str) -> None:
+        """Let a checkpoint beside the policy act."""
+        assert isinstance(self.env, ManagerBasedRlEnv)
+        self._setup = load_policy(self.env, self._agent_cfg, self.checkpoints[name])
+        self._setup.reset(None)
+        self.policy = name
+
+    def play(
+        self,
+        total: int | None,
+        profile: ProfileCfg | None,
+        onlookers: Sequence[Onlooker],
+        on_step: Callable[[int, int], None],
+    ) -> None:
+        """Play so many control steps, or until an onlooker has seen enough."""
+        with torch.inference_mode(), profiler(profile) as trace:
+            self._observations, _ = self.env.reset(seed=self.env.seed)
+            self._setup.reset(None)
+            start = time.perf_counter()
+            try:
+                while total is None or self.steps < total:
+                    if not all(onlooker.before_step() for onlooker in onlookers):
+                        break
+                    self._step()
+                    for onlooker in onlookers:
+                        onlooker.after_step()
+                    trace.step()
+                    if total is not None:
+                        on_step(self.steps, total)
+            finally:
+                self._seconds = time.perf_counter() - start
+
+    def _step(self) -> None:
+        playback = self.env.cfg.playback
+        action = self._setup.policy(self._observations) if playback is None else playback(self.env, self.steps)
+        self._observations, *outcome = self.env.step(action)
+        if isinstance(self.env, ManagerBasedRlEnv):
+            self.reward, terminated, truncated, _ = outcome
+            self._episodes.add(self.reward, terminated | truncated, {})
+            self._setup.reset(terminated | truncated)
+        self.steps += 1
+
+    def result(self, frames: int) -> PlayResult:
+        """What was done."""
+        return PlayResult(
+            engine=self.env.scene.engine.name,
+            num_envs=self.env.num_envs,
+            seed=self.env.seed,
+            steps=self.steps,
+            seconds=self._seconds,
+            episodes=len(self._episodes.returns),
+            return_mean=self._episodes.return_mean,
+            length_mean=self._episodes.length_mean,
+            frames=frames,
+        )
+
+
+def _neighbours(policy: Path) -> dict[str, Path]:
+    """The checkpoints of the run that a policy is from, in the order they were made."""
+    if not (policy.parent / "run.json").is_file():
+        return {}
+    found = [*policy.parent.glob(f"model_*{policy.suffix}"), *policy.parent.glob(f"best_model{policy.suffix}")]
+    return {path.name: path for path in sorted({*found, policy}, key=lambda path: (path.stat().st_mtime, path.name))}

@@ -1,6 +1,35 @@
 """Looking at a task. Everything draws the one compiled MJCF, whichever engine steps it."""
 
-from genelab.viewer.base import Onlooker
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from genelab.viewer.base import Onlooker, Player, ViewerCfg, ViewerKind, has_display
 from genelab.viewer.film import Film, FilmCfg, parse_size
 
-__all__ = ["Film", "FilmCfg", "Onlooker", "parse_size"]
+__all__ = [
+    "Film",
+    "FilmCfg",
+    "Onlooker",
+    "Player",
+    "ViewerCfg",
+    "ViewerKind",
+    "has_display",
+    "open_viewer",
+    "parse_size",
+]
+
+
+def open_viewer(player: Player, cfg: ViewerCfg, notify: Callable[[str], None]) -> Onlooker:
+    """A window or a web page, which says where it is."""
+    if cfg.resolved() == "window":
+        from genelab.viewer.window import KEYS, WindowViewer
+
+        window = WindowViewer(player)
+        notify(f"keys in the window: {KEYS}")
+        return window
+    from genelab.viewer.web import WebViewer
+
+    page = WebViewer(player, cfg)
+    notify(f"look at {page.address}; Ctrl-C ends the run")
+    return page

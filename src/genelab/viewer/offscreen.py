@@ -67,16 +67,16 @@ class Arrow:
     """A mark in a picture: from a place along a vector."""
 
     def __init__(self, place: np.ndarray, vector: np.ndarray, rgba: tuple[float, float, float, float]) -> None:
-        self._ends = np.asarray(place, dtype=np.float64), np.asarray(place + vector, dtype=np.float64)
+        self.ends = np.asarray(place, dtype=np.float64), np.asarray(place + vector, dtype=np.float64)
         self._rgba = np.array(rgba, dtype=np.float32)
 
     def add_to(self, scene: mujoco.MjvScene) -> None:
         """Draw it, unless the scene is full or it has no length."""
-        if scene.ngeom >= scene.maxgeom or np.linalg.norm(self._ends[1] - self._ends[0]) < 0.02:
+        if scene.ngeom >= scene.maxgeom or np.linalg.norm(self.ends[1] - self.ends[0]) < 0.02:
             return
         geom, kind = scene.geoms[scene.ngeom], mujoco.mjtGeom.mjGEOM_ARROW
         mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).flatten(), self._rgba)
-        mujoco.mjv_connector(geom, kind, 0.012, *self._ends)
+        mujoco.mjv_connector(geom, kind, 0.012, *self.ends)
         scene.ngeom += 1
 
 

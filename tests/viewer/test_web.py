@@ -1,0 +1,246 @@
+"""The web page, used as a person would, with a browser."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from genelab import TASKS
+from genelab.cli.main import run
+from genelab.envs import make_env
+from genelab.rl import train_task
+from genelab.rl.play import Player
+from genelab.viewer import ViewerCfg
+from genelab.viewer.web import WebViewer
+
+PENDULUM = "GeneLab-Inverted-Pendulum-v0"
+GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def eventually(check: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """What a check gives once it gives something."""
+    end = time.monotonic() + seconds
+    while not (found := check()):
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.1)
+    return found
+
+
+def make_player(task: str, num_envs: int = 2, policy: Path | None = None) -> Player:
+    cfg = TASKS.get(task)
+    assert cfg.play_env is not None
+    cfg.play_env.scene.num_envs = num_envs
+    return Player(make_env(cfg.play_env), "zero" if policy is None else "trained", cfg.agent, policy)
+
+
+@pytest.fixture
+def shown() -> Iterator[tuple[Player, WebViewer]]:
+    """A quadruped that is being played and shown."""
+    player = make_player(GO1)
+    viewer = WebViewer(player, ViewerCfg(port=free_port()))
+    thread = threading.Thread(target=player.play, args=(None, None, [viewer], lambda step, total: None), daemon=True)
+    thread.start()
+    yield player, viewer
+    viewer.pace.closed = True
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    viewer.close()
+    player.env.close()
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver")
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        pytest.skip("no chromium: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--enable-unsafe-swiftshader"):
+        options.add_argument(flag)
+    options.add_argument("--window-size=1200,800")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    driver.set_page_load_timeout(60)
+    yield driver
+    driver.quit()
+
+
+def text_of(driver: Any) -> str:
+    return driver.execute_script("return document.body.innerText")
+
+
+def picture_of(driver: Any) -> np.ndarray:
+    """The left half of the page, where no panel is."""
+    picture = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
+    return np.asarray(picture)[:, : picture.width // 2].astype(int)
+
+
+def click(driver: Any, label: str) -> None:
+    script = "[...document.querySelectorAll('button')].find(b => b.innerText.trim() == arguments[0]).click()"
+    driver.execute_script(script, label)
+
+
+def test_the_page_in_a_browser(shown: tuple[Player, WebViewer], browser: Any) -> None:
+    player, viewer = shown
+    browser.get(viewer.address)
+    eventually(lambda: "step" in text_of(browser) and "track_lin_vel" in text_of(browser), 60)
+
+    # It shows a robot: many colours, and the dark parts of a Go1 among them.
+    eventually(lambda: (picture_of(browser).max(axis=2) < 70).sum() > 200, 60)
+    assert picture_of(browser).std() > 10
+
+    click(browser, "Pause")
+    eventually(lambda: "paused" in text_of(browser))
+    steps = player.steps
+    time.sleep(0.5)
+    assert player.steps == steps
+    assert f"step\t{steps:,}" in text_of(browser)
+    click(browser, "Step")
+    eventually(lambda: player.steps == steps + 1)
+    click(browser, "Play")
+    eventually(lambda: player.steps > steps + 10)
+
+    # The first slider is the environment, the next three the velocity.
+    env: Any = player.env
+    sliders = eventually(lambda: browser.find_elements("css selector", "[role=slider]"))
+    low, high = env.command_manager.term("twist").cfg.lin_vel_x
+    sliders[1].send_keys(*["\ue014"] * 40)  # the right arrow key
+    eventually(lambda: env.command_manager["twist"][0, 0] > 0.3)
+    assert low <= float(env.command_manager["twist"][0, 0]) <= high
+    assert bool(env.command_manager.term("twist").fixed[0])
+    assert not bool(env.command_manager.term("twist").fixed[1])
+    asked = f"{float(env.command_manager['twist'][0, 0]):+.2f}"
+    eventually(lambda: asked in text_of(browser))
+
+    browser.refresh()
+    eventually(lambda: "track_lin_vel" in text_of(browser), 60)
+    steps = player.steps
+    eventually(lambda: player.steps > steps + 10)
+    severe = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert severe == []
+
+    browser.save_screenshot("page.png")
+    browser.quit()
+    eventually(lambda: not viewer.server.get_clients(), 60)
+    steps = player.steps
+    eventually(lambda: player.steps > steps + 10)
+
+
+def test_wishes_are_granted_between_steps(shown: tuple[Player, WebViewer]) -> None:
+    player, viewer = shown
+    env: Any = player.env
+    eventually(lambda: env.episode_length_buf[0] > 5)
+    viewer._wish(viewer._toggle_pause)
+    viewer._wish(viewer._restart)
+    viewer._wish(lambda: viewer._select(1))
+    eventually(lambda: viewer._selected == 1)
+    assert env.episode_length_buf.tolist() == [0, 0]
+    assert viewer.pace.paused
+    viewer._wish(viewer._toggle_pause)
+
+
+def test_the_checkpoints_of_a_run_can_be_swapped() -> None:
+    result = train_task(PENDULUM, num_envs=4, max_iterations=2, seed=3, log_dir=Path("run"))
+    shutil.copy(result.checkpoint, "run/model_1.pt")
+    player = make_player(PENDULUM, policy=result.checkpoint)
+    assert set(player.checkpoints) == {"model_1.pt", "model_final.pt"}
+    assert player.policy == "model_final.pt"
+    player.play(3, None, [], lambda step, total: None)
+    with torch.inference_mode():
+        player.load("model_1.pt")
+        player._step()
+    assert player.policy == "model_1.pt"
+    assert player.steps == 4
+
+
+def test_with_nobody_looking_it_costs_almost_nothing() -> None:
+    player = make_player(PENDULUM)
+    viewer = WebViewer(player, ViewerCfg(port=free_port()))
+    viewer.pace.speed = float("inf")
+
+    def seconds(work: Callable[[], Any], n: int) -> float:
+        start = time.perf_counter()
+        for _ in range(n):
+            work()
+        return (time.perf_counter() - start) / n
+
+    player.play(20, None, [], lambda step, total: None)
+    with torch.inference_mode():
+        step = min(seconds(player._step, 100) for _ in range(3))
+    watched = min(seconds(lambda: (viewer.before_step(), viewer.after_step()), 100) for _ in range(3))
+    viewer.close()
+    player.env.close()
+    assert watched < 0.05 * step
+
+
+def test_vis_without_a_display_serves_a_page(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert run(["play", PENDULUM, "--vis", "--max-steps", "3", "--steps", "1"]) == 0
+    shown = capfd.readouterr()
+    assert "No display detected: serving a web page" in shown.err
+    assert "look at http://127.0.0.1:80" in shown.err
+    assert shown.out.startswith(f"{PENDULUM}: 3 steps")
+
+
+def test_a_trained_policy_without_a_display_plays_headless(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert run(["play", PENDULUM, "--agent", "trained", "--steps", "3"]) == 0
+    shown = capfd.readouterr()
+    assert shown.err == "genelab: No display detected: playing headless; --vis serves a web page\n"
+    assert "3 steps" in shown.out
+    assert run(["play", PENDULUM, "--agent", "trained", "--steps", "3", "--headless"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--viewer", "web", "--port", "BUSY"], "--port BUSY: in use by another program; give another --port"),
+        (["--host", "nowhere.invalid"], "--host: 'nowhere.invalid' is no address of this machine"),
+        (["--host", "192.0.2.1"], "--host: '192.0.2.1' is no address of this machine"),
+        (["--viewer", "window", "--port", "8080"], "--port and --host are for --viewer web"),
+        (["--viewer", "web", "--headless"], "--headless does not: pass one of them"),
+    ],
+)
+def test_a_page_that_cannot_be_served_is_refused_in_a_line(words: list[str], answer: str, capfd: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        words = [word.replace("BUSY", port) for word in words]
+        assert run(["play", PENDULUM, "--max-steps", "1", *words]) == 2
+    err = capfd.readouterr().err
+    assert answer.replace("BUSY", port) in err
+    assert err.count("\n") == 1
+
+
+def test_without_the_libraries_a_line_names_the_extra(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "viser", None)
+    assert run(["play", PENDULUM, "--viewer", "web", "--max-steps", "1"]) == 2
+    assert "pip install 'genelab[viewer]'" in capfd.readouterr().err
