@@ -63,7 +63,9 @@ def lasting_task(monkeypatch: pytest.MonkeyPatch) -> str:
         env.episode_length_s = 1.0
         env.rewards["lasted"] = RewardTermCfg(func=lasted, weight=1.0, params={"steps": 62})
         agent = RslRlOnPolicyRunnerCfg(max_iterations=2, critic=RslRlModelCfg(hidden_dims=(8,)))
-        return TaskCfg(env=env, play_env=play_cfg(env), agent=agent)
+        play_env = play_cfg(env)
+        play_env.observations["policy"].enable_noise = True  # which no policy is judged with
+        return TaskCfg(env=env, play_env=play_env, agent=agent)
 
     TASKS.register("Lasting-v0", make)
     return "Lasting-v0"
