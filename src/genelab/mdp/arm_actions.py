@@ -129,7 +129,7 @@ class DifferentialIkAction(ArmAction):
         wanted = torch.cat((move, turn), dim=1)[..., None]
         transposed = self.chain.jacobian()
         step = transposed @ torch.linalg.solve(transposed.mT @ transposed + self._damping, wanted)
-        longest = step.abs().amax(dim=1, keepdim=True)
+        longest = torch.linalg.vector_norm(step, torch.inf, dim=1, keepdim=True)
         return (step * (self.cfg.max_joint_step / longest.clamp(min=self.cfg.max_joint_step)))[..., 0]
 
     def describe(self) -> tuple[str, str]:
@@ -180,14 +180,11 @@ class Chain:
         self._vectors = constant([*model.jnt_axis[joints].tolist(), list(point)])
         self._offsets = constant(model.jnt_pos[joints].tolist()) if model.jnt_pos[joints].any() else None
         self._slides = torch.tensor(slides, device=engine.device)[:, None] if any(slides) else None
-        masses = model.body_mass.tolist()
+        masses, stiffness = model.body_mass.tolist(), _stiffness(robot)
         carried = [[masses[b] * _hangs_on(model, owner, b) for b in range(model.nbody)] for owner in owners]
-        self._carried, self._mass = constant(carried), constant(carried).sum(dim=1, keepdim=True)
-        self._gravity = constant(model.opt.gravity.tolist())
-        self._stiffness = constant([0.0] * len(joints))
-        for actuator in robot.actuators.values():
-            for joint, stiffness in zip(actuator.joint_ids, actuator.default_gains()[0], strict=True):
-                self._stiffness[joint_ids == joint] = stiffness
+        self._carried = constant(carried) / constant([stiffness[i] for i in joint_ids.tolist()])[:, None]
+        self._mass = self._carried.sum(dim=1, keepdim=True)
+        self._up = constant((-model.opt.gravity).tolist())
 
     def update(self) -> None:
         """Look where axes, anchors and the point are now, in the world."""
@@ -205,19 +202,23 @@ class Chain:
             moved = moved * self._turns + self._axis * self._shifts
         return torch.cat((moved, self._axis * self._turns), dim=2)
 
-    def load(self) -> Tensor:
-        """Force or torque that holds the weight, `(N, joints)`; masses as the model was written."""
+    def yielding(self) -> Tensor:
+        """How far ahead the servos' targets must be to hold the weight, `(N, joints)`; masses as the model has them."""
         moment = (
             self._carried @ self.engine.body_com_pos - self._mass * self._anchor
         )  # Σ m·(c − anchor), (N, joints, 3)
-        pull = torch.linalg.cross(moment, self._gravity.expand_as(moment))
+        hold = torch.linalg.cross(moment, self._up.expand_as(moment))
         if self._slides is not None:
-            pull = torch.where(self._slides, self._mass * self._gravity, pull)
-        return -(self._axis * pull).sum(dim=2)
+            hold = torch.where(self._slides, self._mass * self._up, hold)
+        return (self._axis * hold).sum(dim=2)
 
-    def yielding(self) -> Tensor:
-        """How far ahead the servos' targets must be to hold the weight, `(N, joints)`."""
-        return self.load() / self._stiffness
+
+def _stiffness(robot: Articulation) -> dict[int, float]:
+    """Stiffness of the joints' servos as configured."""
+    gains = {}
+    for actuator in robot.actuators.values():
+        gains |= dict(zip(actuator.joint_ids, actuator.default_gains()[0].tolist(), strict=True))
+    return gains
 
 
 def _hangs_on(model: mujoco.MjModel, root: int, body: int) -> bool:

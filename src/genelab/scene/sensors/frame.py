@@ -52,13 +52,17 @@ class FrameSensor(Sensor):
         self._rot = rot / rot.norm()  # as in MJCF, a quaternion need not be a unit one
         self._has_offset = any(self.cfg.pos)
         self._has_rot = self.cfg.rot != (1.0, 0.0, 0.0, 0.0)
+        self._cache: dict[int, Tensor] = {}  # by version of the state
 
     def _constant(self, values: Sequence[float]) -> Tensor:
         return torch.tensor(values, device=self.engine.device, dtype=self.engine.dtype)
 
     def _arm(self) -> Tensor:
         """From the body's origin to the frame's, world frame."""
-        return gm.quat_rotate(self.engine.body_quat[:, self._body], self._offset)
+        version = self.engine.version
+        if version not in self._cache:
+            self._cache = {version: gm.quat_rotate(self.engine.body_quat[:, self._body], self._offset)}
+        return self._cache[version]
 
     @property
     def pos_w(self) -> Tensor:
