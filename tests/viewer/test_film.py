@@ -29,6 +29,8 @@ from genelab.viewer.puppet import Puppet
 from tests.rl.helpers import same
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
+DOUBLE = "GeneLab-Double-Inverted-Pendulum-v0"
+FRANKA = "GeneLab-Franka-Pick-And-Place-v0"
 GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
 ROUGH_G1 = "Genelab-Velocity-Rough-Unitree-G1-v0"
 SMALL = (160, 120)
@@ -61,7 +63,8 @@ def read(path: Path) -> tuple[np.ndarray, Fraction]:
 
 
 @pytest.mark.parametrize(
-    ("task", "steps", "frames", "rate"), [(PENDULUM, 21, 11, 50), (GO1, 10, 10, 50), (ROUGH_G1, 3, 3, 50)]
+    ("task", "steps", "frames", "rate"),
+    [(PENDULUM, 21, 11, 50), (DOUBLE, 2, 1, 50), (GO1, 10, 10, 50), (ROUGH_G1, 3, 3, 50), (FRANKA, 3, 3, 20)],
 )
 def test_a_film_lasts_as_long_as_what_it_shows(task: str, steps: int, frames: int, rate: int, capfd: Any) -> None:
     # A pendulum's control loop runs at 100 Hz: every other step is shown.
@@ -69,7 +72,7 @@ def test_a_film_lasts_as_long_as_what_it_shows(task: str, steps: int, frames: in
     assert (
         run(["play", task, "--video", "f.mp4", "--video-length", str(steps), "--video-size", size, "--seed", "1"]) == 0
     )
-    assert f"film in f.mp4: {frames} pictures" in capfd.readouterr().out
+    assert f"film in f.mp4: {frames} picture" in capfd.readouterr().out
     pictures, fps = read(Path("f.mp4"))
     assert pictures.shape == (frames, SMALL[1], SMALL[0], 3)
     assert fps == rate
@@ -92,7 +95,7 @@ def test_how_long_a_filmed_run_is(words: list[str], steps: int, frames: int, cap
     assert run(["play", PENDULUM, "--video", "f.mp4", "--video-size", "32x32", *words]) == 0
     out = capfd.readouterr().out
     assert f"{steps} steps × 1 envs" in out
-    assert f"{frames} pictures" in out
+    assert f"{frames} picture" in out
     assert len(read(Path("f.mp4"))[0]) == frames
 
 

@@ -101,7 +101,7 @@ def command(
         )
     _print(task, result)
     if film is not None:
-        click.echo(f"film in {film.path}: {result.frames} pictures")
+        click.echo(f"film in {film.path}: {result.frames} picture{'' if result.frames == 1 else 's'}")
     if profile is not None:
         click.echo(f"traces in {profile.out}")
 

@@ -27,7 +27,7 @@ h1 { font-size: 1.7rem; margin: 0; }
 h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; padding-bottom: .25rem; border-bottom: 2px solid #e3e7ea; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; }
 p.note { color: #5b6a73; margin: .3rem 0 .8rem; max-width: 75ch; }
-img, video { max-width: 100%; height: auto; display: block; }
+img, video { max-width: 100%; height: auto; display: block; margin: 1.1rem 0 .4rem; }
 video { width: 720px; border-radius: 4px; background: #eef1f3; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
