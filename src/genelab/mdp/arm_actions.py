@@ -215,7 +215,7 @@ class Chain:
 
 def _stiffness(robot: Articulation) -> dict[int, float]:
     """Stiffness of the joints' servos as configured."""
-    gains = {}
+    gains: dict[int, float] = {}
     for actuator in robot.actuators.values():
         gains |= dict(zip(actuator.joint_ids, actuator.default_gains()[0].tolist(), strict=True))
     return gains

@@ -52,7 +52,7 @@ class FrameSensor(Sensor):
         self._rot = rot / rot.norm()  # as in MJCF, a quaternion need not be a unit one
         self._has_offset = any(self.cfg.pos)
         self._has_rot = self.cfg.rot != (1.0, 0.0, 0.0, 0.0)
-        self._cache: dict[int, Tensor] = {}  # by version of the state
+        self._arms: dict[int, Tensor] = {}  # the last one, by the version of the state
 
     def _constant(self, values: Sequence[float]) -> Tensor:
         return torch.tensor(values, device=self.engine.device, dtype=self.engine.dtype)
@@ -60,9 +60,9 @@ class FrameSensor(Sensor):
     def _arm(self) -> Tensor:
         """From the body's origin to the frame's, world frame."""
         version = self.engine.version
-        if version not in self._cache:
-            self._cache = {version: gm.quat_rotate(self.engine.body_quat[:, self._body], self._offset)}
-        return self._cache[version]
+        if version not in self._arms:
+            self._arms = {version: gm.quat_rotate(self.engine.body_quat[:, self._body], self._offset)}
+        return self._arms[version]
 
     @property
     def pos_w(self) -> Tensor:
