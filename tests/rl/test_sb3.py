@@ -23,6 +23,7 @@ from genelab.rl.backends import InferenceSetup, select_backend
 from genelab.rl.backends.sb3 import Sb3Learner
 from genelab.rl.backends.sb3_env import GOAL_GROUPS, GenelabSb3VecEnv
 from genelab.rl.backends.sb3_model import make_model
+from genelab.rl.backends.sb3_state import buffer_bytes
 from genelab.rl.config import Sb3AgentCfg, Sb3HerCfg, Sb3OffPolicyCfg, Sb3OnPolicyCfg
 from genelab.rl.evaluator import eval_cfg, evaluate
 from genelab.rl.policies import random_policy
@@ -351,6 +352,17 @@ def test_what_only_a_replay_buffer_can_do(train: Train) -> None:
         train(tiny("A2C", demo_path="demos.npz"))
     with pytest.raises(UsageError, match="no observation group 'observation', only policy, critic"):
         train(tiny("SAC", her=Sb3HerCfg(compute_reward=compute_reward)))
+
+
+def test_it_says_what_the_replay_buffer_will_take(train: Train, learners: list[Sb3Learner]) -> None:
+    said: list[str] = []
+    agent = her_agent(80)
+    agent.off_policy.buffer_size = 1_000_000
+    train(agent, slider(), notify=said.append)
+    # 32 bits each for three groups of one column before and after, the action, the reward and two flags; 64 each for
+    # where the episode began and how long it was.
+    assert buffer_bytes(learners[0].model.replay_buffer) == 1_000_000 * (10 * 4 + 2 * 8)
+    assert "replay buffer: the last 1,000,000 transitions, 56 MB when full" in said
 
 
 # Demonstrations

@@ -264,6 +264,7 @@ class _Training:
                 checkpoint=checkpoint,
                 resume=None if resume is None else resume["learner"],
                 on_ready=lambda: _restore(env, monitor, resume),
+                notify=self.notify,
             )
             try:
                 with _stop_on_signals(monitor if self.rank.alone else self.rank, self.notify):

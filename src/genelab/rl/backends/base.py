@@ -118,6 +118,8 @@ class TrainContext:
     """State of an interrupted run to go on with, as `Learner.state` gave it."""
     on_ready: Callable[[], None] = lambda: None
     """To be called when the learner is complete, just before it starts: puts an interrupted run's state back."""
+    notify: Callable[[str], None] = lambda message: None
+    """Takes remarks to the user."""
 
     def stagger_episodes(self) -> None:
         """Give the environments' first episodes random ages, so that they do not all time out together."""

@@ -48,7 +48,7 @@ from genelab.rl.backends.sb3_env import (
     set_statistics,
 )
 from genelab.rl.backends.sb3_model import is_small, make_model, make_policy
-from genelab.rl.backends.sb3_state import get_model_state, set_model_state
+from genelab.rl.backends.sb3_state import buffer_bytes, get_model_state, set_model_state
 
 DEMO_PATH_VARIABLE = "GENELAB_SB3_DEMO_PATH"
 """Names a file of demonstrations, whatever the agent config says."""
@@ -78,6 +78,11 @@ class Sb3Backend(Backend):
         env = GenelabSb3VecEnv(context.env, action_bound=agent.action_bound, her=agent.her, monitor=context.monitor)
         model = make_model(env, agent)
         learner = Sb3Learner(model, env, context)
+        if (buffer := getattr(model, "replay_buffer", None)) is not None:
+            kept = buffer.buffer_size * buffer.n_envs
+            context.notify(
+                f"replay buffer: the last {kept:,} transitions, {buffer_bytes(buffer) / 1e6:,.0f} MB when full"
+            )
         if context.checkpoint is not None:
             learner.warm_start(context.checkpoint)
         if context.resume is not None:

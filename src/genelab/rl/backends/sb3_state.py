@@ -50,6 +50,13 @@ def _variables(model: Any) -> list[str]:
     return model._get_torch_save_params()[1]
 
 
+def buffer_bytes(buffer: Any) -> int:
+    """Memory of a replay buffer that is full; until then the rest of it is only reserved."""
+    rows = [getattr(buffer, name) for name in _BUFFER_ROWS if hasattr(buffer, name)]
+    arrays = [array for row in rows for array in (row.values() if isinstance(row, dict) else [row])]
+    return sum(array.nbytes for array in arrays)
+
+
 def _buffer_state(buffer: Any) -> dict[str, Any] | None:
     """The filled part of a replay buffer; for hindsight replay also where its episodes begin and how long they are."""
     if buffer is None:
