@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -108,6 +112,17 @@ def test_environments_are_shown_side_by_side(capfd: Any) -> None:
     left, right = picture[:, :32].astype(int), picture[:, 32:].astype(int)
     assert min(left.std(), right.std()) > 10
     assert np.abs(left - right).max() > 30  # two environments, not one twice
+
+
+def test_a_still_is_of_the_last_step_that_is_filmed() -> None:
+    def picture(*words: str) -> np.ndarray:
+        command = ["play", PENDULUM, "--video", "f.png", "--video-size", "64x48", "--agent", "random", "--seed", "1"]
+        assert run([*command, *words]) == 0
+        return read(Path("f.png"))[0][0].astype(int)
+
+    early = picture("--steps", "4")
+    assert np.array_equal(early, picture("--steps", "60", "--video-length", "4"))
+    assert np.abs(early - picture("--steps", "60")).max() > 30
 
 
 def test_tiles_fill_the_picture_row_by_row_from_the_top() -> None:
@@ -254,8 +269,17 @@ def test_without_a_renderer_a_line_names_the_package(monkeypatch: pytest.MonkeyP
     assert tried == ["mujoco.egl", "mujoco.osmesa"]
 
 
+def test_osmesa_draws_too() -> None:
+    if ctypes.util.find_library("OSMesa") is None:
+        pytest.skip("no OSMesa: apt-get install libosmesa6")
+    genelab = str(Path(sys.executable).with_name("genelab"))
+    command = [genelab, "play", PENDULUM, "--video", "f.png", "--steps", "2", "--video-size", "64x48"]
+    subprocess.run(command, env={**os.environ, "MUJOCO_GL": "osmesa"}, check=True, timeout=120)
+    assert read(Path("f.png"))[0].std() > 10
+
+
 def test_without_an_encoder_a_line_names_the_extra(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    monkeypatch.setitem(sys.modules, "av", None)
     assert run(["play", PENDULUM, "--video", "f.mp4", "--steps", "2"]) == 2
     assert "pip install 'genelab[video]'" in capfd.readouterr().err
 

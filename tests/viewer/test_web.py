@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -241,6 +242,6 @@ def test_a_page_that_cannot_be_served_is_refused_in_a_line(words: list[str], ans
 
 
 def test_without_the_libraries_a_line_names_the_extra(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "viser", None)
+    monkeypatch.setitem(sys.modules, "viser", None)
     assert run(["play", PENDULUM, "--viewer", "web", "--max-steps", "1"]) == 2
     assert "pip install 'genelab[viewer]'" in capfd.readouterr().err

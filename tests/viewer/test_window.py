@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_the_window(screen: Callable[[], np.ndarray], capfd: pytest.CaptureFixtu
 
 
 def test_a_display_that_is_not_there_is_told_in_a_line() -> None:
-    genelab = Path(__import__("sys").executable).with_name("genelab")
+    genelab = Path(sys.executable).with_name("genelab")
     command = [str(genelab), "play", PENDULUM, "--vis", "--max-steps", "1"]
     result = subprocess.run(
         command, env={**os.environ, "DISPLAY": ":987"}, capture_output=True, text=True, timeout=120, check=False

@@ -71,6 +71,7 @@ class Film:
         self._offscreen = Offscreen(self._puppet, cfg.size, cfg.num_envs)
         self._still = cfg.path.suffix.lower() == ".png"
         self._encoder: Encoder | None = None
+        self._last: np.ndarray | None = None
 
     def before_step(self) -> bool:
         """A film waits for nobody."""
@@ -81,10 +82,12 @@ class Film:
         self._steps += 1
         if self.cfg.length is not None and self._steps > self.cfg.length:
             return
-        if (self._steps - 1) % self.stride:
-            return
         if self._still:
-            self._draw()  # the camera follows
+            self._aim()
+            if self._steps == self.cfg.length:
+                self._last = self.picture()
+            return
+        if (self._steps - 1) % self.stride:
             return
         if self._encoder is None:
             self._encoder = Encoder(self.cfg.path, self.cfg.size, self.fps)
@@ -93,19 +96,22 @@ class Film:
 
     def picture(self) -> np.ndarray:
         """The environments as they are now, `(height, width, 3)`."""
-        self._draw()
-        return self._offscreen.picture()
-
-    def _draw(self) -> None:
         for i, camera in enumerate(self._cameras):
             self._puppet.pose(i)
             self._offscreen.draw(i, camera.aim(), velocity_arrows(self.env, i, self._puppet.top))
+        return self._offscreen.picture()
+
+    def _aim(self) -> None:
+        """Let the cameras follow without a picture."""
+        for i, camera in enumerate(self._cameras):
+            self._puppet.pose(i)
+            camera.aim()
 
     def close(self) -> None:
         """Write what is still in the encoder, and give the file its name."""
         try:
             if self._still and self._steps:
-                write_png(self.cfg.path, self._offscreen.picture())
+                write_png(self.cfg.path, self.picture() if self._last is None else self._last)
                 self.frames = 1
             if self._encoder is not None:
                 self._encoder.close()

@@ -16,6 +16,8 @@ from genelab.viewer.puppet import Puppet
 
 MAX_GEOMS = 5000
 """The most shapes in one picture."""
+_CHOICE = "PYOPENGL_PLATFORM"
+"""The variable that MuJoCo tells PyOpenGL with what to draw."""
 
 
 class Offscreen:
@@ -26,11 +28,14 @@ class Offscreen:
         self._puppet = puppet
         model = puppet.model
         model.vis.global_.offwidth, model.vis.global_.offheight = size
-        # Software draws the whole map of shadows for every picture: as fine as the picture, and no finer.
-        model.vis.quality.shadowsize = int(np.clip(2 ** np.ceil(np.log2(self.height)), 64, 2048))
+        # Software draws the whole map of shadows for every picture: twice as fine as the picture, and no finer.
+        model.vis.quality.shadowsize = int(np.clip(2 ** np.ceil(np.log2(2 * self.height)), 64, 2048))
         self._gl = gl_context(*size)
         self._gl.make_current()
-        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+        try:
+            self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+        except mujoco.FatalError as error:
+            raise no_renderer([summary(error)]) from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._scene = mujoco.MjvScene(model, maxgeom=MAX_GEOMS)
         self._option = mujoco.MjvOption()
@@ -100,20 +105,27 @@ def gl_context(width: int, height: int) -> Any:
     names = (wanted,) if wanted in ("egl", "osmesa") else ("egl", "osmesa")
     reasons = []
     for name in names:
+        os.environ.pop(_CHOICE, None)
         try:
             return importlib.import_module(f"mujoco.{name}").GLContext(width, height)
         except Exception as error:  # PyOpenGL fails in as many ways as there are broken drivers
             reasons.append(f"{name}: {summary(error)}")
             _forget_opengl()
-    raise GenelabError(
-        "no renderer works here: install one with `apt-get install libegl1 libegl-mesa0`, or `libosmesa6` "
-        f"({'; '.join(reasons)})"
+        finally:
+            os.environ.pop(_CHOICE, None)  # made for this process, not for its children
+    raise no_renderer(reasons)
+
+
+def no_renderer(reasons: Sequence[str]) -> GenelabError:
+    """What to say where nothing can be drawn."""
+    return GenelabError(
+        "no renderer works here: `apt-get install libegl1 libegl-mesa0`, or `apt-get install libosmesa6` and "
+        f"MUJOCO_GL=osmesa ({'; '.join(reasons)})"
     )
 
 
 def _forget_opengl() -> None:
     """PyOpenGL decides once what it draws with; the next try needs it to decide again."""
-    os.environ.pop("PYOPENGL_PLATFORM", None)
     for module in [name for name in sys.modules if name.split(".")[0] == "OpenGL"]:
         del sys.modules[module]
     for module in [name for name in sys.modules if name.startswith(("mujoco.egl", "mujoco.osmesa"))]:
