@@ -1,3 +1,12 @@
 """Set-up of all tests."""
 
+import pytest
+
 import genelab  # noqa: F401  before torch, so that torch's threads sleep while they wait
+
+
+@pytest.fixture(autouse=True)
+def _no_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that would open a window must not wait for somebody to close it."""
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)

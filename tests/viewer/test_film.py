@@ -134,6 +134,20 @@ def test_tiles_fill_the_picture_row_by_row_from_the_top() -> None:
     assert corners(4) == [(0, 20, 30, 20), (30, 20, 30, 20), (0, 0, 30, 20), (30, 0, 30, 20)]
 
 
+def test_what_was_filmed_until_ctrl_c_is_kept(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    original = Film.after_step
+
+    def interrupted(self: Film) -> None:
+        original(self)
+        if self.frames == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Film, "after_step", interrupted)
+    assert run(["play", PENDULUM, "--video", "f.mp4", "--video-size", "32x32"]) == 130
+    assert len(read(Path("f.mp4"))[0]) == 3
+    assert capfd.readouterr().err.endswith("genelab: interrupted\n")
+
+
 @pytest.mark.parametrize("env", [PENDULUM], indirect=True)
 def test_memory_stays_flat(env: ManagerBasedEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(puppet, "SAMPLES", 0)  # quick to draw

@@ -196,11 +196,7 @@ def test_with_nobody_looking_it_costs_almost_nothing() -> None:
     assert watched < 0.05 * step
 
 
-def test_vis_without_a_display_serves_a_page(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+def test_vis_without_a_display_serves_a_page(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["play", PENDULUM, "--vis", "--max-steps", "3", "--steps", "1"]) == 0
     shown = capfd.readouterr()
     assert "No display detected: serving a web page" in shown.err
@@ -208,9 +204,20 @@ def test_vis_without_a_display_serves_a_page(
     assert shown.out.startswith(f"{PENDULUM}: 3 steps")
 
 
-def test_a_trained_policy_without_a_display_plays_headless(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+def test_ctrl_c_is_how_a_run_with_a_page_ends(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    original = WebViewer.before_step
+
+    def interrupted(self: WebViewer) -> bool:
+        if self.player.steps == 4:
+            raise KeyboardInterrupt
+        return original(self)
+
+    monkeypatch.setattr(WebViewer, "before_step", interrupted)
+    assert run(["play", PENDULUM, "--viewer", "web", "--port", str(free_port())]) == 0
+    assert "4 steps × 1 envs" in capfd.readouterr().out
+
+
+def test_a_trained_policy_without_a_display_plays_headless(capfd: Any) -> None:
     assert run(["play", PENDULUM, "--agent", "trained", "--steps", "3"]) == 0
     shown = capfd.readouterr()
     assert shown.err == "genelab: No display detected: playing headless; --vis serves a web page\n"
