@@ -42,7 +42,7 @@ def test_the_readmes_commands_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for command in commands:
         if "train" in command:
             command += ["--max-iterations", "1", "--num-envs", "4", "--quiet"]
-        if "genesis" not in command:
+        if "genesis" not in command and "--video" not in command:  # slow, and not for every machine; tested elsewhere
             assert run(command) == 0, command
 
 
