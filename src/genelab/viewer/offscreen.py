@@ -47,10 +47,6 @@ class Offscreen:
         self._gl.make_current()
         puppet, every = self._puppet, mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(puppet.model, puppet.data, self._option, None, camera, every, self._scene)
-        place = puppet.data.xpos[puppet.root]
-        for light in self._scene.lights[: self._scene.nlight]:
-            if not light.headlight and light.type == mujoco.mjtLightType.mjLIGHT_DIRECTIONAL:
-                light.pos = place - 2.0 * puppet.model.stat.extent * light.dir  # its shadows reach only so far
         for arrow in arrows:
             arrow.add_to(self._scene)
         mujoco.mjr_render(self._tiles[tile], self._scene, self._context)

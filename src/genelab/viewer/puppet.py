@@ -9,6 +9,8 @@ from genelab.scene import Scene
 
 SAMPLES = 4
 """Samples per pixel, against jagged edges."""
+_SUN_DISTANCE = 3.0
+"""How far from the robot the sun hangs, m."""
 _SKY = ((0.62, 0.74, 0.86), (0.96, 0.97, 0.98))
 """Colours of the sky, above and at the horizon."""
 _FLOOR = ((0.80, 0.82, 0.84), (0.74, 0.76, 0.79))
@@ -21,9 +23,11 @@ class Puppet:
     """One copy of the world, put into the pose of an environment to be drawn."""
 
     def __init__(self, scene: Scene) -> None:
-        spec = scene.spec.copy()
-        _dress(spec)
         self.scene = scene
+        names = [name for name in ("robot", *scene.entities) if name in scene.entities]
+        self._prefix = f"{names[0]}/" if names else "/"
+        spec = scene.spec.copy()
+        _dress(spec, self._prefix)
         self.model = spec.compile()
         self.data = mujoco.MjData(self.model)
         self.root = self._find_root()
@@ -51,11 +55,8 @@ class Puppet:
         return self.data
 
     def _find_root(self) -> int:
-        names = [name for name in ("robot", *self.scene.entities) if name in self.scene.entities]
-        for body in range(1, self.model.nbody):
-            if names and self.model.body(body).name.startswith(f"{names[0]}/"):
-                return body
-        return 0
+        bodies = [body for body in range(1, self.model.nbody) if self.model.body(body).name.startswith(self._prefix)]
+        return bodies[0] if bodies else 0
 
     @property
     def root_is_free(self) -> bool:
@@ -77,7 +78,7 @@ class Puppet:
         return np.isin(self.model.body_rootid[self.model.geom_bodyid], list(roots)) & (self.model.geom_group < 3)
 
 
-def _dress(spec: mujoco.MjSpec) -> None:
+def _dress(spec: mujoco.MjSpec, robot: str) -> None:
     """Add what only a picture needs; what the MJCF has of it stays."""
     visual = spec.visual
     visual.headlight.ambient = [0.38, 0.38, 0.38]
@@ -93,7 +94,7 @@ def _dress(spec: mujoco.MjSpec) -> None:
         spec.add_texture(name="sky", type=sky, builtin=gradient, rgb1=_SKY[0], rgb2=_SKY[1], width=256, height=1536)
     for light in spec.lights:
         if light.name == "sun":
-            light.diffuse, light.specular = [0.55, 0.55, 0.52], [0.2, 0.2, 0.2]
+            _hang_the_sun(spec, light, robot)
     for geom in spec.worldbody.geoms:
         if geom.name != "terrain":
             continue
@@ -104,6 +105,18 @@ def _dress(spec: mujoco.MjSpec) -> None:
             geom.material = _floor(spec)
         else:
             geom.rgba = list(_GROUND)
+
+
+def _hang_the_sun(spec: mujoco.MjSpec, light: mujoco.MjsLight, robot: str) -> None:
+    """Let the sun go with the robot: its shadows reach only so far."""
+    direction = np.array(light.dir)
+    body = next((body for body in spec.bodies if body.name.startswith(robot)), None)
+    if body is not None:
+        sun = body.add_light(name="drawn_sun", type=light.type, dir=direction, mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACK)
+        sun.pos = -_SUN_DISTANCE * direction / np.linalg.norm(direction)
+        spec.delete(light)
+        light = sun
+    light.diffuse, light.specular = [0.55, 0.55, 0.52], [0.2, 0.2, 0.2]
 
 
 def _floor(spec: mujoco.MjSpec) -> str:
