@@ -106,7 +106,9 @@ def _draw_panel(axes: Axes, groups: Sequence[Group], tag: str, title: str, unit:
         found, colour = band(group.runs, tag, unit), COLOURS[i % len(COLOURS)]
         if found is not None:
             x, mean, low, high = found
-            axes.plot(x, mean, color=colour, linewidth=1.7, label=group.label, marker="o" if len(x) < 3 else "")
+            axes.plot(
+                x, mean, color=colour, linewidth=1.7, label=group.label, marker="o" if len(x) < 12 else "", markersize=4
+            )
             if len(group.runs) > 1:
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.set_title(title, fontsize=10, loc="left", color=_INK)
