@@ -22,8 +22,7 @@ from genelab import TASKS
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedEnv, make_env
 from genelab.errors import GenelabError, UsageError
-from genelab.rl import train_task
-from genelab.rl.film_callback import FilmOptions
+from genelab.rl import FilmOptions, train_task
 from genelab.viewer import Film, FilmCfg, offscreen, parse_size, puppet
 from genelab.viewer.arrows import ASKED, DONE, velocity_arrows
 from genelab.viewer.camera import Camera

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from genelab.rl.film_callback import FilmOptions
+    from genelab.rl import FilmOptions
     from genelab.viewer import FilmCfg
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -63,7 +63,7 @@ def training_film_from(options: Mapping[str, Any]) -> FilmOptions | None:
     if options["video_interval"] is None:
         _refuse_details(options, "--video-interval K")
         return None
-    from genelab.rl.film_callback import FilmOptions
+    from genelab.rl import FilmOptions
 
     return FilmOptions(every=options["video_interval"], **_given(options))
 

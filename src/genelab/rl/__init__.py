@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from genelab.rl.evaluator import EvalSettings, evaluate_engines, evaluate_task
     from genelab.rl.exporter import ExportResult, export_task
+    from genelab.rl.film_callback import FilmOptions
     from genelab.rl.monitor import Progress
     from genelab.rl.play import PlayResult, play_task, replay_dump
     from genelab.rl.profiling import ProfileCfg
@@ -20,6 +21,7 @@ _HOME = {
     "EvalOptions": "genelab.rl.train",
     "ExportResult": "genelab.rl.exporter",
     "EvalSettings": "genelab.rl.evaluator",
+    "FilmOptions": "genelab.rl.film_callback",
     "PlayResult": "genelab.rl.play",
     "ProfileCfg": "genelab.rl.profiling",
     "Progress": "genelab.rl.monitor",
@@ -37,6 +39,7 @@ __all__ = [
     "EvalOptions",
     "EvalSettings",
     "ExportResult",
+    "FilmOptions",
     "PlayResult",
     "ProfileCfg",
     "Progress",
