@@ -176,6 +176,17 @@ def test_the_checkpoints_of_a_run_can_be_swapped() -> None:
     assert player.steps == 4
 
 
+def test_an_episode_that_a_reset_cut_short_does_not_count() -> None:
+    player = make_player(PENDULUM)
+    player.play(5, None, [], lambda step, total: None)
+    with torch.inference_mode():
+        player.restart()
+        player._episodes.add(torch.ones(2), torch.tensor([True, True]), {})
+    assert list(player._episodes.lengths) == [1.0, 1.0]
+    assert list(player._episodes.returns) == [1.0, 1.0]
+    player.env.close()
+
+
 def test_with_nobody_looking_it_costs_almost_nothing() -> None:
     player = make_player(PENDULUM)
     viewer = WebViewer(player, ViewerCfg(port=free_port()))
