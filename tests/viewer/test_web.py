@@ -19,11 +19,14 @@ from PIL import Image
 
 from genelab import TASKS
 from genelab.cli.main import run
-from genelab.envs import make_env
+from genelab.envs import ManagerBasedEnv, ManagerBasedEnvCfg, make_env
+from genelab.mdp import JointPositionActionCfg
 from genelab.rl import train_task
 from genelab.rl.play import Player
+from genelab.scene import SceneCfg
 from genelab.viewer import ViewerCfg
 from genelab.viewer.web import WebViewer
+from genelab_pendulum.robots import single_pendulum_cfg
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
@@ -184,6 +187,25 @@ def test_an_episode_that_a_reset_cut_short_does_not_count() -> None:
         player._episodes.add(torch.ones(2), torch.tensor([True, True]), {})
     assert list(player._episodes.lengths) == [1.0, 1.0]
     assert list(player._episodes.returns) == [1.0, 1.0]
+    player.env.close()
+
+
+def test_a_reset_starts_the_playback_of_a_scene_anew() -> None:
+    seen: list[int] = []
+
+    def wave(env: ManagerBasedEnv, step: int) -> torch.Tensor:
+        seen.append(step)
+        return torch.zeros(env.num_envs, 1)
+
+    scene = SceneCfg(entities={"robot": single_pendulum_cfg()})
+    actions = {"cart": JointPositionActionCfg(joint_names=("cart",))}
+    player = Player(make_env(ManagerBasedEnvCfg(scene=scene, actions=actions, playback=wave)), "zero", None, None)
+    player.play(3, None, [], lambda step, total: None)
+    with torch.inference_mode():
+        player.restart()
+        player._step()
+    assert seen == [0, 1, 2, 0]
+    assert player.steps == 4
     player.env.close()
 
 

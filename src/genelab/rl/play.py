@@ -183,6 +183,7 @@ class Player:
         self._agent_cfg = agent_cfg
         self._episodes = Episodes(num_envs=env.num_envs, device=env.device)
         self._seconds = 0.0
+        self._restarted_at = 0
         self._observations: dict[str, Tensor] = {}
         self._setup = InferenceSetup(policy=random_policy(env) if agent == "random" else zero_policy(env))
         if policy is not None and isinstance(env, ManagerBasedRlEnv):
@@ -193,6 +194,7 @@ class Player:
         self._observations, _ = self.env.reset()
         self._setup.reset(None)
         self._episodes.restart()
+        self._restarted_at = self.steps
 
     def load(self, name: str) -> None:
         """Let a checkpoint beside the policy act."""
@@ -228,7 +230,11 @@ class Player:
 
     def _step(self) -> None:
         playback = self.env.cfg.playback
-        action = self._setup.policy(self._observations) if playback is None else playback(self.env, self.steps)
+        action = (
+            self._setup.policy(self._observations)
+            if playback is None
+            else playback(self.env, self.steps - self._restarted_at)
+        )
         self._observations, *outcome = self.env.step(action)
         if isinstance(self.env, ManagerBasedRlEnv):
             self.reward, terminated, truncated, _ = outcome
