@@ -56,7 +56,9 @@ def flat_env() -> ManagerBasedRlEnvCfg:
         "lin_vel_z": RewardTermCfg(func=mdp.lin_vel_z_l2, weight=-2.0, ramp=_LATER),
         "ang_vel_xy": RewardTermCfg(func=mdp.ang_vel_xy_l2, weight=-0.05, ramp=_LATER),
         "flat_orientation": RewardTermCfg(func=mdp.flat_orientation_l2, weight=-1.0, ramp=_LATER),
-        "base_height": RewardTermCfg(func=mdp.base_height_l2, weight=-1.0, params={"target": 0.34}),
+        "base_height": RewardTermCfg(
+            func=mdp.base_height_l2, weight=-1.0, ramp=(30.0, 18_000), params={"target": 0.34}
+        ),
         "joint_torques": RewardTermCfg(func=mdp.joint_torques_l2, weight=-2e-4, ramp=_LATER),
         "joint_acc": RewardTermCfg(func=mdp.JointAccL2, weight=-1e-5, ramp=(0.005, 100_000)),
         "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.01, ramp=_LATER),
@@ -74,13 +76,14 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
     """PPO within an hour of two CPU cores."""
     return RslRlOnPolicyRunnerCfg(
         experiment_name="go1_velocity_flat",
-        max_iterations=1000,
+        max_iterations=1500,
         save_interval=100,
         actor=RslRlModelCfg(hidden_dims=(128, 128, 128), distribution=RslRlDistributionCfg()),
         critic=RslRlModelCfg(hidden_dims=(128, 128, 128)),
         algorithm=RslRlPpoAlgorithmCfg(
             entropy_coef=0.005,
             desired_kl=0.02,
+            final_kl=0.005,
             num_learning_epochs=3,
             symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=augment),
         ),

@@ -15,7 +15,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl import EvalOptions, Progress, TrainResult, resume_task, train_task
 from genelab.rl.backends import select_backend
-from genelab.rl.backends.rsl_rl import remember
+from genelab.rl.backends.rsl_rl import kl_at, remember
 from genelab.rl.evaluator import eval_cfg, evaluate
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
@@ -251,6 +251,24 @@ def test_a_second_stage_may_scale_its_actions_otherwise() -> None:
     first = train("first", iterations=1)
     scaled = [Override("env.actions.cart.scale", "0.5")]
     assert train("second", iterations=1, checkpoint=first.checkpoint, overrides=scaled).status == "completed"
+
+
+def test_the_strides_get_shorter_towards_the_end() -> None:
+    agent = TASKS.get(PENDULUM).agent
+    assert [kl_at(agent, share) for share in (0.0, 1.0)] == [0.01, 0.01]
+    agent.algorithm.desired_kl, agent.algorithm.final_kl = 0.04, 0.01
+    assert [kl_at(agent, share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.04, 0.02, 0.01])
+
+
+def test_a_resumed_run_goes_on_with_the_stride_it_had(learners: list[Any]) -> None:
+    shorter = [Override("agent.algorithm.final_kl", "0.0025"), Override("agent.save_interval", "2")]
+    whole = train("whole", overrides=shorter)
+    assert learners[-1]._runner.alg.desired_kl == pytest.approx(0.0025)
+    stop = lambda progress: progress.done == 2  # noqa: E731
+    cut = train("cut", overrides=shorter, report=stop)
+    assert cut.status == "interrupted"
+    assert learners[-1]._runner.alg.desired_kl == pytest.approx(0.005)
+    assert equal(weights(whole.checkpoint), weights(resume_task(cut.path).checkpoint))
 
 
 def test_progress_counts_to_the_budget_and_has_an_eta_from_the_first_iteration() -> None:

@@ -131,6 +131,9 @@ class RslRlPpoAlgorithmCfg:
     """Adapt the step size to the KL divergence, or keep it."""
     desired_kl: float = 0.01
     """KL divergence the adaptive schedule aims at."""
+    final_kl: float | None = None
+    """KL divergence it aims at in the end, reached by a constant factor per iteration; None: the same all the time.
+    Large strides find a gait, small ones make it steady."""
     gamma: float = 0.99
     """Discount."""
     lam: float = 0.95

@@ -58,6 +58,7 @@ class RslRlBackend(Backend):
                 learner.resume(context.resume)
             runner.logger = _MonitorLogger(learner, context)
             context.on_ready()
+            runner.alg.desired_kl = kl_at(context.agent, runner.current_learning_iteration / context.budget)
             remaining = context.budget - runner.current_learning_iteration
             random_ages = context.agent.random_episode_ages and context.resume is None
             runner.learn(remaining, init_at_random_ep_len=random_ages)
@@ -142,6 +143,10 @@ class RslRlLearner(Learner):
         }
         save_atomically({**self._runner.alg.save(), "genelab": meta}, path)
 
+    def aim_at(self, kl: float) -> None:
+        """How far the next iterations may go."""
+        self._runner.alg.desired_kl = kl
+
     def inference(self) -> InferenceSetup:
         # A second network has a recurrent state of its own, and the learner's mode and buffers stay as they are.
         actor = _make_actor(self._env.env, self._agent)
@@ -181,6 +186,8 @@ class _MonitorLogger:
     def __init__(self, learner: RslRlLearner, context: TrainContext) -> None:
         self._learner = learner
         self._monitor = context.monitor
+        self._agent: RslRlOnPolicyRunnerCfg = context.agent
+        self._budget = context.budget
         self._device = context.env.device
         self._rank = Rank.current()
         self._env_steps = context.agent.num_steps_per_env * context.env.num_envs * self._rank.world_size
@@ -203,6 +210,7 @@ class _MonitorLogger:
         **rest: Any,
     ) -> None:
         """An iteration has ended."""
+        self._learner.aim_at(kl_at(self._agent, (it + 1) / self._budget))
         if not self._rank.alone:
             self._monitor.stop_requested = self._rank.any_stop_requested(self._device)
         losses = {f"Loss/{name}": float(value) for name, value in loss_dict.items()}
@@ -248,6 +256,12 @@ def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
         if cfg.rnn_type is not None and cfg.rnn_memory_steps is not None:
             remember(model.rnn.rnn, cfg.rnn_memory_steps)
     return runner
+
+
+def kl_at(agent: RslRlOnPolicyRunnerCfg, share: float) -> float:
+    """The KL divergence to aim at after a share of the run."""
+    first, last = agent.algorithm.desired_kl, agent.algorithm.final_kl
+    return first if last is None else first ** (1.0 - share) * last**share
 
 
 @torch.no_grad()
@@ -298,6 +312,7 @@ def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[
 
 def _algorithm_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
     cfg = {"class_name": "PPO", **dataclasses.asdict(agent.algorithm)}
+    del cfg["final_kl"]  # the lab's own
     if cfg["rnd_cfg"] is not None and cfg["rnd_cfg"]["weight_schedule"] is not None:
         cfg["rnd_cfg"]["weight_schedule"]["final_value"] *= env.env.step_dt  # rsl_rl does so with the first weight only
     return cfg
