@@ -29,6 +29,7 @@ from genelab.viewer.camera import Camera
 from genelab.viewer.film import Encoder
 from genelab.viewer.offscreen import tile_rectangles
 from genelab.viewer.puppet import Puppet
+from tests.lacking import lacking
 from tests.rl.helpers import same
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
@@ -41,7 +42,7 @@ SMALL = (160, 120)
 try:
     offscreen.gl_context(16, 16).free()
 except GenelabError as error:
-    pytest.skip(str(error), allow_module_level=True)
+    lacking(str(error), whole_module=True)
 
 
 @pytest.fixture(autouse=True)
@@ -289,7 +290,7 @@ def test_without_a_renderer_a_line_names_the_package(monkeypatch: pytest.MonkeyP
 
 def test_osmesa_draws_too() -> None:
     if ctypes.util.find_library("OSMesa") is None:
-        pytest.skip("no OSMesa: apt-get install libosmesa6")
+        lacking("no OSMesa: apt-get install libosmesa6")
     genelab = str(Path(sys.executable).with_name("genelab"))
     command = [genelab, "play", PENDULUM, "--video", "f.png", "--steps", "2", "--video-size", "64x48"]
     subprocess.run(command, env={**os.environ, "MUJOCO_GL": "osmesa"}, check=True, timeout=120)

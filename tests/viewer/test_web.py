@@ -27,6 +27,7 @@ from genelab.scene import SceneCfg
 from genelab.viewer import ViewerCfg
 from genelab.viewer.web import WebViewer
 from genelab_pendulum.robots import single_pendulum_cfg
+from tests.lacking import lacking
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
@@ -76,9 +77,10 @@ def shown() -> Iterator[tuple[Player, WebViewer]]:
 
 @pytest.fixture
 def browser() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver")
+    from selenium import webdriver
+
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        pytest.skip("no chromium: apt-get install chromium chromium-driver")
+        lacking("no chromium: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--enable-unsafe-swiftshader"):

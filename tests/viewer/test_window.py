@@ -20,6 +20,7 @@ from genelab import TASKS
 from genelab.cli.main import run
 from genelab.envs import make_env
 from genelab.rl.play import Player
+from tests.lacking import lacking
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 SPACE, RIGHT, BACKSPACE = 32, 262, 259
@@ -29,7 +30,7 @@ SPACE, RIGHT, BACKSPACE = 32, 262, 259
 def screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], np.ndarray]]:
     """A display of 800 × 600, and a function that photographs it."""
     if shutil.which("Xvfb") is None:
-        pytest.skip("no Xvfb: apt-get install xvfb")
+        lacking("no Xvfb: apt-get install xvfb")
     read, write = os.pipe()
     command = [
         "Xvfb",
