@@ -394,7 +394,7 @@ def test_it_runs_without_a_command_line() -> None:
 @pytest.mark.xdist_group("genesis")
 @pytest.mark.parametrize("workflow", ["runtime", "play", "training", "startup"])
 def test_the_other_engine(workflow: str) -> None:
-    benchmark(workflow, *WORKFLOWS[workflow][0], "--engine", "genesis")
+    benchmark(workflow, *WORKFLOWS[workflow][0], "--engine", "genesis", "--env.simulation.precision=64")
     bundle = bundle_of(workflow)
     assert (bundle.run.config.physics_backend, bundle.run.status) == ("genesis", "completed")
     if not isinstance(bundle, StartupBundle):
