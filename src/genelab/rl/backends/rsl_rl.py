@@ -439,9 +439,10 @@ class _Network(nn.Module):
 
 
 def _tensordict(observations: Observations, count: int) -> Any:
+    """As rsl_rl takes them; its networks are of 32 bits, whatever the physics is."""
     from tensordict import TensorDict
 
-    return TensorDict(observations, batch_size=[count])
+    return TensorDict({name: value.float() for name, value in observations.items()}, batch_size=[count])
 
 
 def _rnd_state(rnd: Any) -> dict[str, Any]:
