@@ -390,6 +390,15 @@ def test_it_runs_without_a_command_line() -> None:
     assert read_bundle(path) == bundle
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_library_learns_and_acts_on_physics_of_64_bits(library: str) -> None:
+    precise = ("--rl-library", library, "--env.simulation.precision=64")
+    benchmark("training", "--max-iterations", "1", *precise)
+    (made,) = [path for path in Path("out").rglob("model*") if path.stem in ("model", "model_final")]
+    benchmark("play", "--num-steps", "2", "--checkpoint", str(made), *precise)
+    assert bundle_of("play").run.status == "completed"
+
+
 @pytest.mark.genesis
 @pytest.mark.xdist_group("genesis")
 @pytest.mark.parametrize("workflow", ["runtime", "play", "training", "startup"])

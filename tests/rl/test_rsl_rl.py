@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from genelab import TASKS
-from genelab.config import Override, apply_overrides, load_json
+from genelab.config import Override, load_json
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl import EvalOptions, Progress, TrainResult, resume_task, train_task
@@ -251,16 +251,6 @@ def test_a_second_stage_may_scale_its_actions_otherwise() -> None:
     first = train("first", iterations=1)
     scaled = [Override("env.actions.cart.scale", "0.5")]
     assert train("second", iterations=1, checkpoint=first.checkpoint, overrides=scaled).status == "completed"
-
-
-def test_physics_of_64_bits_trains_and_plays() -> None:
-    precise = [Override("env.simulation.precision", "64")]
-    result = train("precise", iterations=1, overrides=precise)
-    cfg = TASKS.get(PENDULUM)
-    apply_overrides({"env": cfg.play_env}, precise)
-    env = ManagerBasedRlEnv(eval_cfg(cfg.play_env, 2))
-    setup = select_backend(cfg.agent).load(env, cfg.agent, result.checkpoint)
-    assert evaluate(env, setup, episodes=2, seed=0).lengths
 
 
 def test_the_strides_get_shorter_towards_the_end() -> None:

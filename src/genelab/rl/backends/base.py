@@ -100,6 +100,11 @@ class Learner(ABC):
         return {}
 
 
+def in_32_bits(observations: Observations) -> Observations:
+    """What a network takes, whatever the precision of the physics is."""
+    return {name: value.float() for name, value in observations.items()}
+
+
 @dataclass(kw_only=True)
 class TrainContext:
     """What a backend gets to train with."""

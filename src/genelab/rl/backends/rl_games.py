@@ -25,6 +25,7 @@ from genelab.rl.backends.base import (
     Observations,
     TrainContext,
     group_spaces,
+    in_32_bits,
     need_library,
 )
 from genelab.rl.checkpoint import check_network, load_checkpoint, save_atomically, schema_of
@@ -88,7 +89,7 @@ class GenelabRlGamesVecEnv(IVecEnv):
     def __init__(self, env: ManagerBasedRlEnv, monitor: TrainMonitor | None = None) -> None:
         self.env = env
         self._monitor = monitor
-        self.observations: Observations = env.reset()[0]
+        self.observations: Observations = in_32_bits(env.reset()[0])
 
     def get_env_info(self) -> dict[str, Any]:
         """The spaces of one environment."""
@@ -108,13 +109,14 @@ class GenelabRlGamesVecEnv(IVecEnv):
 
     def reset(self) -> dict[str, Tensor]:
         """Start all environments anew."""
-        self.observations = self.env.reset()[0]
+        self.observations = in_32_bits(self.env.reset()[0])
         return self.seen()
 
     def step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
         """One control step. An episode that failed in its last moment has not timed out."""
         actions = actions.clamp(-MAX_ACTION, MAX_ACTION)
-        self.observations, reward, terminated, truncated, info = self.env.step(actions)
+        observations, reward, terminated, truncated, info = self.env.step(actions)
+        self.observations, reward = in_32_bits(observations), reward.float()
         done = terminated | truncated
         if self._monitor is not None:
             self._monitor.step(reward, done, info)
@@ -313,7 +315,7 @@ def _inference(model: Any, *, deterministic: bool = True) -> InferenceSetup:
     model.eval().requires_grad_(False)
 
     def act(observations: Observations) -> Tensor:
-        mean, log_std, _, _ = model.a2c_network({"obs": model.norm_obs(observations["policy"])})
+        mean, log_std, _, _ = model.a2c_network({"obs": model.norm_obs(observations["policy"].float())})
         actions = mean if deterministic else torch.normal(mean, log_std.exp())
         return actions.clamp(-MAX_ACTION, MAX_ACTION)
 

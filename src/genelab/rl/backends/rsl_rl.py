@@ -15,7 +15,16 @@ from torch import Tensor, nn
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
-from genelab.rl.backends.base import Actor, Backend, InferenceSetup, Learner, Memory, Observations, TrainContext
+from genelab.rl.backends.base import (
+    Actor,
+    Backend,
+    InferenceSetup,
+    Learner,
+    Memory,
+    Observations,
+    TrainContext,
+    in_32_bits,
+)
 from genelab.rl.checkpoint import (
     check_network,
     columns_in,
@@ -439,10 +448,9 @@ class _Network(nn.Module):
 
 
 def _tensordict(observations: Observations, count: int) -> Any:
-    """As rsl_rl takes them; its networks are of 32 bits, whatever the physics is."""
     from tensordict import TensorDict
 
-    return TensorDict({name: value.float() for name, value in observations.items()}, batch_size=[count])
+    return TensorDict(in_32_bits(observations), batch_size=[count])
 
 
 def _rnd_state(rnd: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from genelab.rl.backends.base import (
     Observations,
     TrainContext,
     group_spaces,
+    in_32_bits,
     need_library,
 )
 from genelab.rl.checkpoint import check_network, load_checkpoint, save_atomically, schema_of
@@ -124,18 +125,19 @@ class GenelabSkrlWrapper(Wrapper):
 
     def reset(self) -> tuple[Tensor, dict[str, Any]]:
         """Start all environments anew."""
-        self.observations: Observations = self.env.reset()[0]
+        self.observations: Observations = in_32_bits(self.env.reset()[0])
         self.outcome = self.observations
         return self.observations["policy"], {}
 
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
         """One control step. An episode that failed in its last moment has not timed out."""
         actions = actions.clamp(-self._clip, self._clip)
-        self.observations, reward, terminated, truncated, info = self.env.step(actions)
+        observations, reward, terminated, truncated, info = self.env.step(actions)
+        self.observations, reward = in_32_bits(observations), reward.float()
         self.outcome = self.observations
         if "final_obs" in info:
             ended = info["_final_obs"][:, None]
-            final = info["final_obs"]
+            final = in_32_bits(info["final_obs"])
             self.outcome = {name: torch.where(ended, final[name], now) for name, now in self.observations.items()}
         if self._monitor is not None:
             self._monitor.step(reward, terminated | truncated, info)
@@ -369,7 +371,7 @@ def _inference(policy: Any, scaler: Any, cfg: SkrlAgentCfg, *, deterministic: bo
     choose = policy.mode if deterministic else policy.sample
 
     def act(observations: Observations) -> Tensor:
-        seen = observations["policy"]
+        seen = observations["policy"].float()
         return choose(seen if scaler is None else scaler(seen))
 
     if not deterministic:
