@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from genelab import TASKS, TaskCfg
 from genelab.config import load_json
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.errors import UsageError
 from genelab.rl import TrainResult, train_task
 from genelab.rl.backends import select_backend
 from genelab.rl.evaluator import eval_cfg, evaluate
@@ -61,3 +63,22 @@ def same(first: Path, second: Path) -> bool:
     return len(a) == len(b) > 0 and all(
         x.equal(y) or x.nan_to_num().equal(y.nan_to_num()) for x, y in zip(a, b, strict=True)
     )
+
+
+def check_width_matters(result: TrainResult) -> None:
+    """A checkpoint is refused where the policy sees something else, in one line that tells what."""
+    cfg = eval_cfg(TASKS.get(PENDULUM).play_env, 2)
+    cfg.observations["policy"].terms["last_action"] = None
+    env, agent = ManagerBasedRlEnv(cfg), agent_of(result)
+    with pytest.raises(UsageError, match="last_action is 1 there, missing here") as caught:
+        select_backend(agent).load(env, agent, result.checkpoint)
+    assert "\n" not in str(caught.value)
+
+
+def check_library_missing(monkeypatch: pytest.MonkeyPatch, agent: Any, library: str, *, extra: str) -> None:
+    """Without its library an agent is refused in one line that tells what to install."""
+    for name in [name for name in sys.modules if name.split(".")[0] == library or f".backends.{library}" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(UsageError, match=rf"^{library} is not installed: pip install 'genelab\[{extra}\]'$"):
+        select_backend(agent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,15 @@ from genelab.rl import EvalOptions, TrainResult, resume_task
 from genelab.rl.backends import select_backend
 from genelab.rl.config import RlGamesAgentCfg
 from genelab.rl.evaluator import eval_cfg
-from tests.rl.helpers import PENDULUM, agent_of, return_of, same, train_agent
+from tests.rl.helpers import (
+    PENDULUM,
+    agent_of,
+    check_library_missing,
+    check_width_matters,
+    return_of,
+    same,
+    train_agent,
+)
 
 TINY = {"horizon_length": 8, "hidden_dims": (16, 16)}
 
@@ -98,13 +105,7 @@ def test_a_warm_start_begins_with_the_weights_of_the_checkpoint() -> None:
 
 
 def test_a_checkpoint_of_another_width_is_refused_in_one_line() -> None:
-    result = train("run")
-    cfg = eval_cfg(TASKS.get(PENDULUM).play_env, 2)
-    cfg.observations["policy"].terms["last_action"] = None
-    env, agent = ManagerBasedRlEnv(cfg), agent_of(result)
-    with pytest.raises(UsageError, match="last_action is 1 there, missing here") as caught:
-        select_backend(agent).load(env, agent, result.checkpoint)
-    assert "\n" not in str(caught.value)
+    check_width_matters(train("run"))
 
 
 def test_minibatches_must_divide_the_batch() -> None:
@@ -117,11 +118,7 @@ def test_the_config_reads_back() -> None:
 
 
 def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "rl_games" or ".backends.rl_games" in name]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "rl_games", None)
-    with pytest.raises(UsageError, match=r"^rl_games is not installed: pip install 'genelab\[rl-games\]'$"):
-        select_backend(RlGamesAgentCfg(timesteps=1))
+    check_library_missing(monkeypatch, RlGamesAgentCfg(timesteps=1), "rl_games", extra="rl-games")
 
 
 def test_ppo_learns_to_balance() -> None:

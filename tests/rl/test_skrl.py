@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from genelab import TASKS
 from genelab.config import Override
-from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl import EvalOptions, TrainResult, resume_task
 from genelab.rl.backends import select_backend
 from genelab.rl.backends.skrl import GenelabSkrlWrapper
 from genelab.rl.config import SkrlAgentCfg
-from genelab.rl.evaluator import eval_cfg
-from tests.rl.helpers import PENDULUM, agent_of, play_env, return_of, same, train_agent
+from tests.rl.helpers import (
+    agent_of,
+    check_library_missing,
+    check_width_matters,
+    play_env,
+    return_of,
+    same,
+    train_agent,
+)
 
 ALGORITHMS = ("PPO", "A2C", "SAC", "TD3", "DDPG")
 TINY = {"rollouts": 8, "hidden_dims": (16, 16), "batch_size": 32, "learning_starts": 4, "memory_size": 80}
@@ -124,13 +128,7 @@ def test_a_warm_start_begins_with_the_weights_of_the_checkpoint() -> None:
 
 
 def test_a_checkpoint_of_another_width_is_refused_in_one_line() -> None:
-    result = train("run")
-    cfg = eval_cfg(TASKS.get(PENDULUM).play_env, 2)
-    cfg.observations["policy"].terms["last_action"] = None
-    env, agent = ManagerBasedRlEnv(cfg), agent_of(result)
-    with pytest.raises(UsageError, match="last_action is 1 there, missing here") as caught:
-        select_backend(agent).load(env, agent, result.checkpoint)
-    assert "\n" not in str(caught.value)
+    check_width_matters(train("run"))
 
 
 def test_the_config_reads_back() -> None:
@@ -139,11 +137,7 @@ def test_the_config_reads_back() -> None:
 
 
 def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "skrl" or ".backends.skrl" in name]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "skrl", None)
-    with pytest.raises(UsageError, match=r"^skrl is not installed: pip install 'genelab\[skrl\]'$"):
-        select_backend(SkrlAgentCfg(timesteps=1))
+    check_library_missing(monkeypatch, SkrlAgentCfg(timesteps=1), "skrl", extra="skrl")
 
 
 def test_ppo_learns_to_balance() -> None:
