@@ -14,6 +14,7 @@ import pytest
 from genelab.scene import PlaneCfg, Scene, SceneCfg
 from genelab.sim import SimulationCfg
 from genelab_franka.robots.panda import panda_cfg, panda_spec
+from tests.published import check_bodies, rotation
 
 PUBLISHED: dict[str, Any] = json.loads((Path(__file__).parent / "published" / "panda.json").read_text())
 
@@ -28,19 +29,7 @@ def scene() -> Iterator[Scene]:
 
 def test_every_body_is_as_published() -> None:
     model = panda_spec().compile()
-    assert [model.body(i).name for i in range(1, model.nbody)] == list(PUBLISHED["bodies"])
-    for name, fact in PUBLISHED["bodies"].items():
-        body = model.body(name)
-        assert model.body(int(body.parentid[0])).name == fact["parent"]
-        np.testing.assert_allclose(body.pos, fact["pos"], atol=1e-9)
-        np.testing.assert_allclose(rotation(body.quat), rotation(fact["quat"]), atol=1e-5)
-        np.testing.assert_allclose(body.mass, fact["mass"], rtol=1e-9)
-        np.testing.assert_allclose(body.ipos, fact["com"], atol=1e-9)
-        np.testing.assert_allclose(
-            inertia(body.inertia, body.iquat), inertia(fact["inertia"], fact["inertia_quat"]), atol=1e-9
-        )
-        for site, pos in fact.get("sites", {}).items():
-            np.testing.assert_allclose(model.site(site).pos, pos, atol=1e-9)
+    check_bodies(model, PUBLISHED["bodies"])
     assert model.body_mass.sum() == pytest.approx(PUBLISHED["total_mass"], abs=5e-4)
 
 
@@ -125,14 +114,3 @@ def test_in_the_neutral_pose_the_hand_points_down(scene: Scene) -> None:
     assert robot.body_pos_w[0, hand].tolist() == pytest.approx([0.638, 0.0, 0.302], abs=1e-3)
     z_axis = rotation(robot.body_quat_w[0, hand].numpy())[:, 2]
     np.testing.assert_allclose(z_axis, [0.0, 0.0, -1.0], atol=1e-6)
-
-
-def rotation(quat: Any) -> np.ndarray:
-    matrix = np.zeros(9)
-    quat = np.asarray(quat, dtype=float)
-    mujoco.mju_quat2Mat(matrix, quat / np.linalg.norm(quat))
-    return matrix.reshape(3, 3)
-
-
-def inertia(diagonal: Any, quat: Any) -> np.ndarray:
-    return rotation(quat) @ np.diag(diagonal) @ rotation(quat).T

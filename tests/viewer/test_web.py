@@ -28,6 +28,7 @@ from genelab.viewer import ViewerCfg
 from genelab.viewer.web import WebViewer
 from genelab_pendulum.robots import single_pendulum_cfg
 from tests.lacking import lacking
+from tests.viewer.waiting import eventually
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
@@ -42,15 +43,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def eventually(check: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """What a check gives once it gives something."""
-    end = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.1)
-    return found
 
 
 def make_player(task: str, num_envs: int = 2, policy: Path | None = None) -> Player:

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from genelab.cli.main import run
 from genelab.envs import make_env
 from genelab.rl.play import Player
 from tests.lacking import lacking
+from tests.viewer.waiting import eventually
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 SPACE, RIGHT, BACKSPACE = 32, 262, 259
@@ -59,14 +59,6 @@ def screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     glfw.terminate()  # it would end the process if it found its display gone
     server.terminate()
     server.wait(timeout=10)
-
-
-def eventually(check: Callable[[], Any], seconds: float = 30.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.1)
-    return found
 
 
 # GLFW opens its display once for a process: everything is in one test.

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from genelab.cli.command import (
     Command,
+    Function,
     TaskCommand,
+    add_options,
     best_option,
     import_modules,
     say,
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from genelab.bench.formatters import Output
     from genelab.bench.scenario import Workload
     from genelab.bench.workflow import Workflow
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def workflow_options(function: Function) -> Function:
@@ -48,9 +48,7 @@ def workflow_options(function: Function) -> Function:
         ),
         partial(simulation_options, viewer=False),
     )
-    for option in reversed(options):
-        function = option(function)
-    return task_argument(function)
+    return task_argument(add_options(function, *options))
 
 
 def num_envs_option(default: int | None = None) -> Callable[[Function], Function]:
@@ -65,9 +63,7 @@ def step_options(function: Function) -> Function:
         click.option("--num-steps", "--num-frames", type=click.IntRange(min=1), default=1000, help="Measured [1000]."),
         click.option("--warmup-steps", type=click.IntRange(min=0), default=50, help="Before them [50]."),
     )
-    for option in reversed(options):
-        function = option(function)
-    return function
+    return add_options(function, *options)
 
 
 def library_option(function: Function) -> Function:

@@ -55,6 +55,13 @@ def with_dashes(args: Sequence[str]) -> list[str]:
     return words
 
 
+def add_options(function: Function, *options: Callable[[Function], Function]) -> Function:
+    """Decorate a command, so that its help lists the options in this order."""
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 def import_option(function: Function) -> Function:
     """The option that imports code which is not installed."""
     text = "Import a module, or a .py file, that brings tasks."
@@ -82,9 +89,7 @@ def simulation_options(function: Function, engines: Sequence[str] = ENGINES, vie
         click.option("--dt", type=click.FloatRange(min=0, min_open=True), help="Physics step, s."),
         click.option("--engine", type=click.Choice(engines), help="What steps the physics."),
     )
-    for option in reversed(options):
-        function = option(function)
-    return function
+    return add_options(function, *options)
 
 
 def shortcut_overrides(options: Mapping[str, Any]) -> list[Override]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from genelab.cli.command import Function, add_options
 
 if TYPE_CHECKING:
     from genelab.rl import FilmOptions
     from genelab.viewer import FilmCfg
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 _DETAILS = ("video_length", "video_size", "camera", "video_envs")
 
 
@@ -39,13 +40,7 @@ def _details(length: str) -> Callable[[Function], Function]:
         click.option("--video-envs", metavar="N", type=click.IntRange(min=1), help="Environments side by side [1]."),
         click.option("--camera", metavar="NAME", help=camera),
     )
-
-    def add(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
+    return lambda function: add_options(function, *options)
 
 
 def film_from(options: Mapping[str, Any]) -> FilmCfg | None:

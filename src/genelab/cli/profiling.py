@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from genelab.cli.command import Function, add_options
+
 if TYPE_CHECKING:
     from genelab.rl import ProfileCfg
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def profile_options(function: Function) -> Function:
@@ -24,9 +24,7 @@ def profile_options(function: Function) -> Function:
         click.option("--prof-active", type=click.IntRange(min=1), help="Steps in a trace [20]."),
         click.option("--prof-repeat", type=click.IntRange(min=1), help="Number of traces [1]."),
     )
-    for option in reversed(options):
-        function = option(function)
-    return function
+    return add_options(function, *options)
 
 
 def profile_from(options: Mapping[str, Any]) -> ProfileCfg | None:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genelab.cli.command import TaskCommand, import_modules, say, shortcut_overrides, simulation_options, task_argument
+from genelab.cli.command import (
+    TaskCommand,
+    add_options,
+    import_modules,
+    say,
+    shortcut_overrides,
+    simulation_options,
+    task_argument,
+)
 from genelab.cli.film import train_film_options, training_film_from
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
@@ -48,9 +56,7 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--node-rank", type=click.IntRange(min=0), help="Which of the machines this is."),
         click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet."),
     )
-    for option in reversed(options):
-        function = option(function)
-    return function
+    return add_options(function, *options)
 
 
 @click.command("train", cls=TaskCommand)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from genelab.cli.command import Function, add_options
+
 if TYPE_CHECKING:
     from genelab.viewer import ViewerCfg, ViewerKind
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def viewer_options(function: Function) -> Function:
@@ -24,9 +23,7 @@ def viewer_options(function: Function) -> Function:
         click.option("--port", type=click.IntRange(1, 65535), help="Port of the page [8080, or the next free one]."),
         click.option("--host", help="Address of the page [127.0.0.1]; 0.0.0.0 opens it to other machines."),
     )
-    for option in reversed(options):
-        function = option(function)
-    return function
+    return add_options(function, *options)
 
 
 def viewer_from(options: dict[str, Any]) -> ViewerCfg | None:

@@ -1,0 +1,37 @@
+"""Models against the published data of robots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+
+
+def check_bodies(model: mujoco.MjModel, facts: dict[str, Any]) -> None:
+    """Every body, its place, mass, inertia and sites are as published, and there is no other."""
+    assert [model.body(i).name for i in range(1, model.nbody)] == list(facts)
+    for name, fact in facts.items():
+        body = model.body(name)
+        assert model.body(int(body.parentid[0])).name == fact["parent"]
+        np.testing.assert_allclose(body.pos, fact["pos"], atol=1e-9)
+        np.testing.assert_allclose(rotation(body.quat), rotation(fact["quat"]), atol=1e-5)
+        np.testing.assert_allclose(body.mass, fact["mass"], rtol=1e-9)
+        np.testing.assert_allclose(body.ipos, fact["com"], atol=1e-9)
+        np.testing.assert_allclose(
+            _inertia(body.inertia, body.iquat), _inertia(fact["inertia"], fact["inertia_quat"]), atol=1e-9
+        )
+        for site, pos in fact.get("sites", {}).items():
+            np.testing.assert_allclose(model.site(site).pos, pos, atol=1e-9)
+
+
+def rotation(quat: Any) -> np.ndarray:
+    """The matrix of a quaternion of any length."""
+    matrix = np.zeros(9)
+    quat = np.asarray(quat, dtype=float)
+    mujoco.mju_quat2Mat(matrix, quat / np.linalg.norm(quat))
+    return matrix.reshape(3, 3)
+
+
+def _inertia(diagonal: Any, quat: Any) -> np.ndarray:
+    return rotation(quat) @ np.diag(diagonal) @ rotation(quat).T
