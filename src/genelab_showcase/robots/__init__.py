@@ -1,0 +1,1 @@
+"""The hand: model and servos."""
