@@ -83,7 +83,6 @@ def command(
             raise click.UsageError("--video films a run, not a --replay: pass one of them")
         replay_dump(replay, task, click.echo)
         return
-    profile = profile_from(options)
     with progress_bar() as show:
         result = play_task(
             task,
@@ -92,7 +91,7 @@ def command(
             best=best,
             num_envs=num_envs,
             max_steps=max_steps,
-            profile=profile,
+            profile=profile_from(options),
             film=film,
             viewer=viewer,
             overrides=changes,
@@ -102,8 +101,8 @@ def command(
     _print(task, result)
     if film is not None:
         click.echo(f"film in {film.path}: {result.frames} picture{'' if result.frames == 1 else 's'}")
-    if profile is not None:
-        click.echo(f"traces in {profile.out}")
+    if result.traces is not None:
+        click.echo(f"traces in {result.traces}")
 
 
 def _print(task: str, result: PlayResult) -> None:

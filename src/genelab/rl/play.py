@@ -51,6 +51,8 @@ class PlayResult:
     """Their mean length, in control steps."""
     frames: int = 0
     """Pictures of the film."""
+    traces: Path | None = None
+    """Where the profiler's traces are; None if nothing was traced."""
 
 
 def play_task(
@@ -75,8 +77,8 @@ def play_task(
     otherwise. There is a viewer if an override of `simulation.vis` asks for it; where there is a display, also by
     default for a trained policy or a scene.
 
-    `agent`, `checkpoint`, `num_envs` and `profile` are for RL tasks; a scene without rewards plays its own actions.
-    `checkpoint` and `best` are as for `find_checkpoint`.
+    `agent`, `checkpoint`, `best`, `num_envs` and `profile` are for RL tasks; a scene without rewards plays its own
+    actions. `checkpoint` and `best` are as for `find_checkpoint`.
     """
     cfg = TASKS.get(task_id)
     env_cfg = cfg.play_env if cfg.play_env is not None else cfg.env
@@ -84,10 +86,10 @@ def play_task(
         if num_envs is not None:
             env_cfg.scene.num_envs = num_envs
     else:
-        given = {"--agent": agent, "--checkpoint": checkpoint, "--num-envs": num_envs, "--prof": profile}
-        for option in (name for name, value in given.items() if value is not None):
+        given = {"--agent": agent, "--checkpoint": checkpoint, "--best": best or None, "--num-envs": num_envs}
+        for option in (name for name, value in {**given, "--prof": profile}.items() if value is not None):
             notify(f"{option} is for RL tasks; {task_id} is a scene and ignores it")
-        agent, checkpoint, profile = None, None, None
+        agent, checkpoint, best, num_envs, profile = None, None, False, None, None
     apply_overrides({"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}, overrides)
     agent = agent or ("trained" if checkpoint is not None else "zero")
     policy = _find_policy(task_id, agent, checkpoint, best)
@@ -117,7 +119,7 @@ def play_task(
             onlookers.append(shown)
             stack.enter_context(suppress(KeyboardInterrupt))  # with a viewer, Ctrl-C is how a run ends
         player.play(total, profile, onlookers, on_step)
-    return player.result(0 if camera is None else camera.frames)
+    return player.result(0 if camera is None else camera.frames, None if profile is None else profile.out)
 
 
 @torch.inference_mode()
@@ -242,7 +244,7 @@ class Player:
             self._setup.reset(terminated | truncated)
         self.steps += 1
 
-    def result(self, frames: int) -> PlayResult:
+    def result(self, frames: int, traces: Path | None) -> PlayResult:
         """What was done."""
         return PlayResult(
             engine=self.env.scene.engine.name,
@@ -254,6 +256,7 @@ class Player:
             return_mean=self._episodes.return_mean,
             length_mean=self._episodes.length_mean,
             frames=frames,
+            traces=traces,
         )
 
 
