@@ -9,6 +9,8 @@ from genelab.scene import Scene
 
 SAMPLES = 4
 """Samples per pixel, against jagged edges."""
+_SUN = "drawn_sun"
+"""Name of the sun that goes with the robot."""
 _SUN_DISTANCE = 3.0
 """How far from the robot the sun hangs, m."""
 _SKY = ((0.62, 0.74, 0.86), (0.96, 0.97, 0.98))
@@ -29,6 +31,7 @@ class Puppet:
         spec = scene.spec.copy()
         _dress(spec, self._prefix)
         self.model = spec.compile()
+        _keep_the_sun_up(self.model)
         self.data = mujoco.MjData(self.model)
         self.root = self._find_root()
         """The first body of the robot; without a robot, of the first entity; the world if there is none."""
@@ -112,11 +115,19 @@ def _hang_the_sun(spec: mujoco.MjSpec, light: mujoco.MjsLight, robot: str) -> No
     direction = np.array(light.dir)
     body = next((body for body in spec.bodies if body.name.startswith(robot)), None)
     if body is not None:
-        sun = body.add_light(name="drawn_sun", type=light.type, dir=direction, mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACK)
+        sun = body.add_light(name=_SUN, type=light.type, dir=direction, mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACK)
         sun.pos = -_SUN_DISTANCE * direction / np.linalg.norm(direction)
         spec.delete(light)
         light = sun
     light.diffuse, light.specular = [0.55, 0.55, 0.52], [0.2, 0.2, 0.2]
+
+
+def _keep_the_sun_up(model: mujoco.MjModel) -> None:
+    """Place and direction of the sun were written for the world; the compiler took them for those of the robot's root,
+    which may stand on its head."""
+    for i in range(model.nlight):
+        if model.light(i).name == _SUN:
+            model.light_pos0[i], model.light_dir0[i] = model.light_pos[i], model.light_dir[i]
 
 
 def _floor(spec: mujoco.MjSpec) -> str:
