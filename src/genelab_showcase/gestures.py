@@ -45,7 +45,7 @@ GESTURES = ((1.7, OPEN), (2.2, FIST), (2.5, FIST), (2.9, SPREAD), (3.2, SPREAD),
 def wave() -> np.ndarray:
     """The trajectory, `(500, 20)`."""
     times = np.arange(round(LENGTH_S / STEP_S)) * STEP_S
-    columns = []
+    columns: list[np.ndarray] = []
     for i, finger in enumerate(reversed(FINGERS)):
         start = WAVE_START_S + i * WAVE_SHIFT_S
         curl = [(start, OPEN), (start + WAVE_CURL_S, CURLED), (start + 2 * WAVE_CURL_S, OPEN)]

@@ -60,9 +60,9 @@ def poses(env: ManagerBasedEnv, i: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def assert_poses(env: ManagerBasedEnv, state: np.ndarray, i: int = 0) -> None:
-    """Every cubie is where the state has it, within a millimetre, and lies there as the state says."""
+    """Every cubie is where the state has it, within a tenth of a millimetre, and lies there as the state says."""
     centres, rotations = poses(env, i)
-    assert np.linalg.norm(centres - PITCH * places(state), axis=1).max() < 1e-3
+    assert np.linalg.norm(centres - PITCH * places(state), axis=1).max() < 1e-4
     assert np.abs(rotations - state).max() < 2e-3
 
 

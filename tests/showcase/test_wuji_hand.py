@@ -10,6 +10,7 @@ import torch
 
 from genelab.envs import ManagerBasedEnv, make_env
 from genelab.errors import ConfigError
+from genelab.math import quat_rotate_inverse
 from genelab_showcase.robots.wuji_hand import JOINTS
 from genelab_showcase.trajectory import load_trajectory
 from genelab_showcase.wuji_hand import WujiHandEnvCfg, env_cfg, play_trajectory
@@ -28,6 +29,13 @@ def make(num_envs: int = 1, **fields: object) -> ManagerBasedEnv:
 def written(tmp_path: Path, rows: np.ndarray) -> str:
     np.savez(tmp_path / "rows.npz", joint_pos=rows)
     return str(tmp_path / "rows.npz")
+
+
+def in_palm(env: ManagerBasedEnv, body: str) -> torch.Tensor:
+    """Where a body is, as seen from the palm."""
+    hand = env.robot
+    way = hand.body_pos_w[0, hand.find_bodies(body)[0]] - hand.root_pos_w[0]
+    return quat_rotate_inverse(hand.root_quat_w[0], way)
 
 
 def test_numbers() -> None:
@@ -87,7 +95,7 @@ def test_the_side_is_a_field() -> None:
     for env in (right, left):
         for step in range(100):
             env.step(play_trajectory(env, step))
-    thumbs = [env.robot.body_pos_w[0, env.robot.find_bodies("thumb_distal")[0]] for env in (right, left)]
+    thumbs = [in_palm(env, "thumb_distal") for env in (right, left)]
     assert thumbs[0][0] > 0.05
     torch.testing.assert_close(thumbs[1], thumbs[0] * torch.tensor([-1.0, 1.0, 1.0]), atol=1e-3, rtol=0.0)
     right.close()

@@ -37,6 +37,8 @@ DOUBLE = "GeneLab-Double-Inverted-Pendulum-v0"
 FRANKA = "GeneLab-Franka-Pick-And-Place-v0"
 GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
 ROUGH_G1 = "Genelab-Velocity-Rough-Unitree-G1-v0"
+CUBE = "GeneLab-Rubiks-Play-v0"
+HAND = "GeneLab-Wuji-Hand-Playback-v0"
 SMALL = (160, 120)
 
 try:
@@ -73,7 +75,15 @@ def read(path: Path) -> tuple[np.ndarray, Fraction]:
 
 @pytest.mark.parametrize(
     ("task", "steps", "frames", "rate"),
-    [(PENDULUM, 21, 11, 50), (DOUBLE, 2, 1, 50), (GO1, 10, 10, 50), (ROUGH_G1, 3, 3, 50), (FRANKA, 3, 3, 20)],
+    [
+        (PENDULUM, 21, 11, 50),
+        (DOUBLE, 2, 1, 50),
+        (GO1, 10, 10, 50),
+        (ROUGH_G1, 3, 3, 50),
+        (FRANKA, 3, 3, 20),
+        (CUBE, 5, 3, 50),
+        (HAND, 5, 3, 50),
+    ],
 )
 def test_a_film_lasts_as_long_as_what_it_shows(task: str, steps: int, frames: int, rate: int, capfd: Any) -> None:
     # A pendulum's control loop runs at 100 Hz: every other step is shown.
@@ -88,6 +98,16 @@ def test_a_film_lasts_as_long_as_what_it_shows(task: str, steps: int, frames: in
     assert all(picture.std() > 10 for picture in pictures)  # no picture is one colour
     assert 60 < pictures.mean() < 240
     assert [path.name for path in Path.cwd().iterdir()] == ["f.mp4"]
+
+
+@pytest.mark.parametrize("env", [PENDULUM, GO1, CUBE, HAND], indirect=True)
+def test_the_sun_shines_from_above_however_the_robot_stands(env: ManagerBasedEnv) -> None:
+    """The hand is mounted head down."""
+    drawn = Puppet(env.scene)
+    sun = drawn.pose(0).light("drawn_sun")
+    way = np.array([0.3, 0.2, -1.0]) / np.linalg.norm([0.3, 0.2, -1.0])
+    np.testing.assert_allclose(sun.xdir, way, atol=1e-9)
+    np.testing.assert_allclose(sun.xpos - drawn.data.xpos[drawn.root], -3.0 * way, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,11 @@ def _mirror(spec: mujoco.MjSpec) -> None:
 
 
 def wuji_hand_cfg(side: Side = "right") -> ArticulationCfg:
-    """Upright on its forearm, with the servos of the published playback; the limits of effort are the model's."""
+    """Upright on its forearm, palm to the camera; servos of the published playback, limits of effort of the model."""
     servos = ImplicitPdActuatorCfg(joint_names=JOINTS, stiffness=0.8, damping=0.04)
     return ArticulationCfg(
         spec=wuji_hand_spec,
         spec_args={"side": side},
-        init_state=InitialStateCfg(pos=(0.0, 0.0, 0.15), rot=(0.0, 1.0, 0.0, 0.0)),
+        init_state=InitialStateCfg(pos=(0.0, 0.0, 0.15), rot=(0.0, 0.954, 0.301, 0.0)),
         actuators={"servos": servos},
     )
