@@ -100,6 +100,7 @@ def flat_env() -> ManagerBasedRlEnvCfg:
     cfg.events |= {
         "push": push(
             (1.0, 3.0),
+            ramp=(0.05, 24_000),  # who cannot stand yet learns nothing from being pushed over
             x=(-0.5, 0.5),
             y=(-0.5, 0.5),
             z=(-0.4, 0.4),
@@ -183,12 +184,12 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
         max_iterations=1500,
         save_interval=100,
         # With a standard deviation of 1 the noise alone turns the pelvis at 2 rad/s, and nothing is left to learn from.
-        actor=RslRlModelCfg(hidden_dims=(256, 128, 128), distribution=RslRlDistributionCfg(init_std=0.4)),
+        actor=RslRlModelCfg(hidden_dims=(256, 128, 128), distribution=RslRlDistributionCfg(init_std=0.3)),
         critic=RslRlModelCfg(hidden_dims=(256, 128, 128)),
         algorithm=RslRlPpoAlgorithmCfg(
-            entropy_coef=0.002,
+            entropy_coef=0.001,
             desired_kl=0.02,
-            num_learning_epochs=3,
+            num_learning_epochs=5,
             symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=augment),
         ),
     )

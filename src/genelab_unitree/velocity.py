@@ -69,8 +69,9 @@ def _observations() -> dict[str, ObservationGroupCfg]:
     return {"policy": policy, "critic": critic}
 
 
-def push(interval_s: tuple[float, float], **velocity: tuple[float, float]) -> EventTermCfg:
+def push(
+    interval_s: tuple[float, float], *, ramp: tuple[float, int] | None = None, **velocity: tuple[float, float]
+) -> EventTermCfg:
     """Now and then somebody pushes the robot: a velocity is added to its own, by axis."""
-    return EventTermCfg(
-        func=mdp.push_by_velocity, mode="interval", interval_range_s=interval_s, params={"velocity_range": velocity}
-    )
+    params = {"velocity_range": velocity, "ramp": ramp}
+    return EventTermCfg(func=mdp.push_by_velocity, mode="interval", interval_range_s=interval_s, params=params)

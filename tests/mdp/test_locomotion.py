@@ -317,6 +317,19 @@ def test_a_push_adds_to_the_velocity(make_env: MakeEnv) -> None:
     assert env.robot.root_lin_vel_w[:, 1:].abs().max() == 0.0
 
 
+def test_pushes_may_begin_gently(make_env: MakeEnv) -> None:
+    env = make_env()
+    params = {"velocity_range": {"x": (1.0, 1.0)}, "ramp": (0.25, 100)}
+    events = type(env.event_manager)(
+        {"push": EventTermCfg(func=mdp.push_by_velocity, mode="reset", params=params)}, env
+    )
+    for steps, share in ((0, 0.25), (50, 0.5), (100, 1.0), (200, 1.0)):
+        pose(env, velocity=(0.0,) * 6)
+        env.common_step_counter = steps
+        events.apply("reset", None)
+        assert env.robot.root_lin_vel_w[:, 0].tolist() == pytest.approx([share] * 4)
+
+
 def test_a_reset_jitters_about_the_origin(make_env: MakeEnv) -> None:
     params = {"pose_range": {"x": (0.1, 0.2), "yaw": (1.0, 1.0)}, "velocity_range": {"z": (0.5, 0.5)}}
     env = make_env(events={"place": EventTermCfg(func=mdp.reset_root_uniform, mode="reset", params=params)})

@@ -150,6 +150,17 @@ def test_a_hundred_steps_agree(engines: tuple[GenesisEngine, MujocoEngine]) -> N
     assert engines[0].qvel[:, ROBOTS].abs().amax(dim=0).min() > 0.01  # it did move
 
 
+def test_velocities_of_points_agree(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
+    for engine in engines:
+        start(engine)
+    genesis, other = engines
+    bodies = torch.tensor([genesis.model.body(name).id for name in BODIES])
+    points = other.body_pos[:, bodies] + numbers([0.1, -0.2, 0.3])
+    ours, theirs = genesis.velocity_at(bodies, points), other.velocity_at(bodies, points)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
+    assert theirs.norm(dim=-1).max() > 0.1
+
+
 def test_jacobians_agree(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
     for engine in engines:
         start(engine)

@@ -78,6 +78,10 @@ def test_body_velocities_are_of_the_end_of_the_step() -> None:
     np.testing.assert_allclose(engine.body_ang_vel[0, 2], velocity[:3], atol=1e-12)
     np.testing.assert_allclose(engine.body_lin_vel[0, 2], velocity[3:], atol=1e-12)
     np.testing.assert_allclose(engine.body_pos[0, 2], data.xpos[2], atol=1e-12)
+    mujoco.mj_objectVelocity(engine.model, data, mujoco.mjtObj.mjOBJ_BODY, 2, velocity, 0)
+    bodies = torch.tensor([2, 1])
+    velocities = engine.velocity_at(bodies, engine.body_com_pos[:, bodies])
+    np.testing.assert_allclose(velocities[0, 0], velocity[3:], atol=1e-12)
 
 
 def test_lagged_kinematics_are_one_substep_old_but_joints_are_not() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.managers.base import Manager, Table, TermCfg, _name
 from genelab.sim import EnvIds
 
@@ -28,10 +29,7 @@ class RewardTermCfg(TermCfg):
 
     def weight_at(self, step: int) -> float:
         """The weight after so many control steps."""
-        if self.ramp is None:
-            return self.weight
-        start, steps = self.ramp
-        return self.weight * start ** max(1.0 - step / steps, 0.0)
+        return self.weight * gm.ramp_share(self.ramp, step)
 
 
 class RewardManager(Manager):

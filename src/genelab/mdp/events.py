@@ -72,13 +72,18 @@ def reset_root_uniform(
 
 
 def push_by_velocity(
-    env: ManagerBasedEnv, env_ids: EnvIds, velocity_range: dict[str, tuple[float, float]], asset: Selection = ROBOT
+    env: ManagerBasedEnv,
+    env_ids: EnvIds,
+    velocity_range: dict[str, tuple[float, float]],
+    ramp: tuple[float, int] | None = None,
+    asset: Selection = ROBOT,
 ) -> None:
-    """Add a random velocity to the root's, by axis as in `reset_root_uniform`."""
+    """Add a random velocity to the root's, by axis as in `reset_root_uniform`; `ramp` as a reward's."""
     entity = asset.entity
     velocity = torch.cat((entity.root_lin_vel_w, entity.root_ang_vel_w), dim=1)
     velocity = velocity if env_ids is None else velocity[env_ids]
-    entity.write_root_velocity(velocity + _sample_axes(env, len(velocity), velocity_range), env_ids)
+    share = gm.ramp_share(ramp, env.common_step_counter)
+    entity.write_root_velocity(velocity + share * _sample_axes(env, len(velocity), velocity_range), env_ids)
 
 
 _AXES = ("x", "y", "z", "roll", "pitch", "yaw")

@@ -118,11 +118,8 @@ def angular_momentum_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Ten
     """Squared angular momentum about the centre of mass, the bodies taken as points of mass, (kg·m²/s)²."""
     entity = asset.entity
     mass = entity.body_mass  # (B,)
-    share = (mass / mass.sum())[:, None]
-    pos, vel = entity.body_com_pos_w, entity.body_com_vel_w
-    pos = pos - (pos * share).sum(dim=1, keepdim=True)
-    vel = vel - (vel * share).sum(dim=1, keepdim=True)
-    momentum = (torch.linalg.cross(pos, vel) * mass[:, None]).sum(dim=1)  # (N, 3)
+    centre = mass / mass.sum() @ entity.body_com_pos_w  # (N, 3)
+    momentum = mass @ torch.linalg.cross(entity.body_com_pos_w - centre[:, None], entity.body_com_vel_w)
     return momentum.square().sum(dim=1)
 
 

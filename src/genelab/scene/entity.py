@@ -141,6 +141,7 @@ class Entity:
         self.body_names = [model.body(i).name.removeprefix(prefix) for i in bodies]
         self.joint_names = [model.joint(i).name.removeprefix(prefix) for i in scalar]
         self.body_ids = self._index(bodies)
+        self._bodies = slice(bodies[0], bodies[-1] + 1)  # what was attached as one tree is compiled in one piece
         self.body_mass = self._row(model.body_mass[bodies].tolist())[0]
         """Masses of the bodies as the model was written, `(B,)`, kg."""
         self.root_id = bodies[0]
@@ -220,37 +221,32 @@ class Entity:
     @property
     def body_pos_w(self) -> Tensor:
         """Origins of the bodies, `(N, B, 3)`."""
-        return self._derived("body_pos_w", lambda: self.engine.body_pos[:, self.body_ids])
+        return self._derived("body_pos_w", lambda: self.engine.body_pos[:, self._bodies])
 
     @property
     def body_quat_w(self) -> Tensor:
         """Orientations of the bodies, `(N, B, 4)`."""
-        return self._derived("body_quat_w", lambda: self.engine.body_quat[:, self.body_ids])
+        return self._derived("body_quat_w", lambda: self.engine.body_quat[:, self._bodies])
 
     @property
     def body_lin_vel_w(self) -> Tensor:
         """Velocities of the bodies' origins, `(N, B, 3)`."""
-        return self._derived("body_lin_vel_w", lambda: self.engine.body_lin_vel[:, self.body_ids])
+        return self._derived("body_lin_vel_w", lambda: self.engine.body_lin_vel[:, self._bodies])
 
     @property
     def body_ang_vel_w(self) -> Tensor:
         """Angular velocities of the bodies, `(N, B, 3)`."""
-        return self._derived("body_ang_vel_w", lambda: self.engine.body_ang_vel[:, self.body_ids])
+        return self._derived("body_ang_vel_w", lambda: self.engine.body_ang_vel[:, self._bodies])
 
     @property
     def body_com_pos_w(self) -> Tensor:
         """Centres of mass of the bodies, `(N, B, 3)`."""
-        return self._derived("body_com_pos_w", lambda: self.engine.body_com_pos[:, self.body_ids])
+        return self._derived("body_com_pos_w", lambda: self.engine.body_com_pos[:, self._bodies])
 
     @property
     def body_com_vel_w(self) -> Tensor:
         """Velocities of the bodies' centres of mass, `(N, B, 3)`."""
-
-        def compute() -> Tensor:
-            arm = self.body_com_pos_w - self.body_pos_w
-            return self.body_lin_vel_w + torch.linalg.cross(self.body_ang_vel_w, arm)
-
-        return self._derived("body_com_vel_w", compute)
+        return self._derived("body_com_vel_w", lambda: self.engine.velocity_at(self._bodies, self.body_com_pos_w))
 
     @property
     def root_pos_w(self) -> Tensor:

@@ -108,6 +108,10 @@ class Engine(Protocol):
         """Angular velocities of the bodies, `(N, nbody, 3)`."""
         ...
 
+    def velocity_at(self, bodies: slice | Tensor, points: Tensor) -> Tensor:
+        """Velocities of points `(N, B, 3)` in the world that move with these bodies, `(N, B, 3)`."""
+        ...
+
     @property
     def body_com_pos(self) -> Tensor:
         """Centres of mass of the bodies, `(N, nbody, 3)`."""

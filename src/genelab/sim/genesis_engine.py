@@ -213,6 +213,10 @@ class GenesisEngine:
     def body_ang_vel(self) -> Tensor:
         return self._read("body_ang_vel", lambda: self._bodies(self._entity.get_links_ang()))
 
+    def velocity_at(self, bodies: slice | Tensor, points: Tensor) -> Tensor:
+        arm = points - self.body_pos[:, bodies]
+        return self.body_lin_vel[:, bodies] + torch.linalg.cross(self.body_ang_vel[:, bodies], arm)
+
     @property
     def body_com_pos(self) -> Tensor:
         centre = self._gs.link_ref_frame.link_COM

@@ -56,9 +56,10 @@ class MujocoEngine:
         self._views: dict[str, Tensor] = {}
         self._cache: dict[str, Tensor] = {}
         self._stale = np.zeros(num_envs, dtype=bool)
-        self._root = torch.as_tensor(self.model.body_rootid.astype(np.int64))
+        self._root = torch.as_tensor(self.model.body_rootid.astype(np.int64)).to(device)
         columns = [int(self.model.sensor(query.sensor).adr[0]) for query in contacts]
         self._contact_columns = torch.tensor(columns, dtype=torch.int64)
+        self._force_columns = self._contact_columns[:, None] + torch.arange(1, 4)
         self._bind_outputs()
         self._stale[:] = True
         self.refresh()
@@ -117,17 +118,16 @@ class MujocoEngine:
 
     @property
     def body_ang_vel(self) -> Tensor:
-        return self._read("body_ang_vel", lambda: self._views["cvel"][..., :3].clone())
+        return self._read("cvel")[..., :3]
 
     @property
     def body_lin_vel(self) -> Tensor:
-        return self._read("body_lin_vel", self._origin_velocity)
+        return self._read("body_lin_vel", lambda: self.velocity_at(slice(None), self.body_pos))
 
-    def _origin_velocity(self) -> Tensor:
-        """MuJoCo's `cvel` is of the point at the tree's centre of mass; move it to the body's origin."""
-        angular, linear = self._views["cvel"][..., :3], self._views["cvel"][..., 3:]
-        arm = self._views["xpos"] - self._views["subtree_com"][:, self._root]
-        return linear + torch.linalg.cross(angular, arm)
+    def velocity_at(self, bodies: slice | Tensor, points: Tensor) -> Tensor:
+        velocity = self._read("cvel")[:, bodies]  # of a point at the tree's centre of mass
+        centre = self._read("subtree_com")[:, self._root[bodies]]
+        return velocity[..., 3:] + torch.linalg.cross(velocity[..., :3], points - centre)
 
     @property
     def contact_force(self) -> Tensor:
@@ -135,8 +135,7 @@ class MujocoEngine:
 
     def _contact_force(self) -> Tensor:
         # The sensor reports what the body does to the other; we report what is done to the body.
-        columns = self._contact_columns[:, None] + torch.arange(1, 4)
-        return -self._views["sensordata"][:, columns]
+        return -self._views["sensordata"][:, self._force_columns]
 
     @property
     def contact_count(self) -> Tensor:

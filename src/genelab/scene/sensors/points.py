@@ -49,12 +49,8 @@ class PointsSensor(Sensor):
     def _read(self) -> dict[str, Tensor]:
         if self._version != self.engine.version:
             quat = self.engine.body_quat[:, self._bodies]
-            arm = gm.quat_rotate(quat, self._offset)
-            angular = self.engine.body_ang_vel[:, self._bodies]
-            self._cache = {
-                "pos": self.engine.body_pos[:, self._bodies] + arm,
-                "vel": self.engine.body_lin_vel[:, self._bodies] + torch.linalg.cross(angular, arm),
-            }
+            points = self.engine.body_pos[:, self._bodies] + gm.quat_rotate(quat, self._offset)
+            self._cache = {"pos": points, "vel": self.engine.velocity_at(self._bodies, points)}
             self._version = self.engine.version
         return self._cache
 
