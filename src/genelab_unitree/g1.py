@@ -184,12 +184,12 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
         max_iterations=1500,
         save_interval=100,
         # With a standard deviation of 1 the noise alone turns the pelvis at 2 rad/s, and nothing is left to learn from.
-        actor=RslRlModelCfg(hidden_dims=(256, 128, 128), distribution=RslRlDistributionCfg(init_std=0.3)),
+        actor=RslRlModelCfg(hidden_dims=(256, 128, 128), distribution=RslRlDistributionCfg(init_std=0.4)),
         critic=RslRlModelCfg(hidden_dims=(256, 128, 128)),
         algorithm=RslRlPpoAlgorithmCfg(
-            entropy_coef=0.001,
+            entropy_coef=0.002,
             desired_kl=0.02,
-            num_learning_epochs=5,
+            num_learning_epochs=3,
             symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=augment),
         ),
     )

@@ -401,8 +401,9 @@ class Articulation(Entity):
 
     def write_controls(self) -> None:
         """Hand the actuators' outputs to the engine."""
-        for actuator in self.actuators.values():
-            self.engine.write_ctrl(actuator.compute(), actuator.ctrl_ids)
+        if self.actuators:
+            controls = torch.cat([actuator.compute() for actuator in self.actuators.values()], dim=1)
+            self.engine.write_ctrl(controls, self._ctrl)
 
     def reset(self, env_ids: EnvIds) -> None:
         super().reset(env_ids)

@@ -126,8 +126,14 @@ class MujocoEngine:
 
     def velocity_at(self, bodies: slice | Tensor, points: Tensor) -> Tensor:
         velocity = self._read("cvel")[:, bodies]  # of a point at the tree's centre of mass
-        centre = self._read("subtree_com")[:, self._root[bodies]]
-        return velocity[..., 3:] + torch.linalg.cross(velocity[..., :3], points - centre)
+        return velocity[..., 3:] + torch.linalg.cross(velocity[..., :3], points - self._tree_centre(bodies))
+
+    def _tree_centre(self, bodies: slice | Tensor) -> Tensor:
+        """Centre of mass of the tree that each body hangs on; of one tree, one that broadcasts."""
+        centres = self._read("subtree_com")
+        if isinstance(bodies, slice) and len(roots := set(self.model.body_rootid[bodies].tolist())) == 1:
+            return centres[:, roots.pop(), None]
+        return centres[:, self._root[bodies]]
 
     @property
     def contact_force(self) -> Tensor:
