@@ -111,6 +111,7 @@ def rough_ppo_cfg() -> RslRlOnPolicyRunnerCfg:
     """From the weights of the flat task, whose noise is a parameter and not an output of the network."""
     agent = rough_ppo(flat_ppo())
     agent.experiment_name = "go1_velocity_rough"
+    agent.max_iterations = 600
     assert agent.actor.distribution is not None
     agent.actor.distribution.class_name = "GaussianDistribution"
     agent.actor.distribution.std_type = "scalar"

@@ -1,19 +1,27 @@
-"""Go1's policy walks in every direction."""
+"""Go1's policies walk in every direction."""
 
 from __future__ import annotations
 
+import pytest
+
+from genelab.config import Override
 from genelab.rl.evaluator import policy_on_task
 from genelab.rl.locate import pretrained_policy
 from genelab.rl.probe import probe_velocity
 
-GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
+ON = {
+    "Genelab-Velocity-Flat-Unitree-Go1-v0": [],
+    "Genelab-Velocity-Rough-Unitree-Go1-v0": [Override("env.scene.terrain.max_init_level", "3")],
+}
+"""Tasks, and the ground they are judged on."""
 
 
-def test_go1_goes_where_it_is_told() -> None:
-    path = pretrained_policy(GO1)
+@pytest.mark.parametrize("task", ON)
+def test_go1_goes_where_it_is_told(task: str) -> None:
+    path = pretrained_policy(task)
     assert path is not None
     assert path.stat().st_size < 1_000_000
-    with policy_on_task(GO1, path, num_envs=9 * 4) as (env, setup):
+    with policy_on_task(task, path, num_envs=9 * 4, overrides=ON[task]) as (env, setup):
         probe = probe_velocity(env, setup, "twist", seed=1)
     assert probe.falls == 0
     shares = {direction.name: direction.fraction for direction in probe.directions}
