@@ -73,9 +73,9 @@ def _figures(args: argparse.Namespace) -> Iterator[Figure]:
 
 def _speed(task: str, num_envs: int, args: argparse.Namespace) -> Iterator[Figure]:
     name, unit = f"{task}, {num_envs} envs", "steps/s"
-    raw, stepped = measure(task, num_envs, steps=25, rounds=args.rounds)
+    raw, stepped, ratio = measure(task, num_envs, steps=25, rounds=args.rounds)
     yield Figure(what=f"{name}: raw physics", value=raw, unit=unit)
-    yield Figure(what=f"{name}: `env.step`, in turns", value=stepped, unit=unit, against="raw", ratio=stepped / raw)
+    yield Figure(what=f"{name}: `env.step`, in turns", value=stepped, unit=unit, against="raw", ratio=ratio)
     size, steps = ["--num-envs", str(num_envs)], ["--num-steps", str(args.steps)]
     runtime = _run("runtime", task, args.out, *size, *steps)
     assert isinstance(runtime, RuntimeBundle)
