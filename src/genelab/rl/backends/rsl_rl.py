@@ -67,7 +67,7 @@ class RslRlBackend(Backend):
                 learner.resume(context.resume)
             runner.logger = _MonitorLogger(learner, context)
             context.on_ready()
-            runner.alg.desired_kl = kl_at(context.agent, runner.current_learning_iteration / context.budget)
+            learner.aim_after(runner.current_learning_iteration)
             remaining = context.budget - runner.current_learning_iteration
             random_ages = context.agent.random_episode_ages and context.resume is None
             runner.learn(remaining, init_at_random_ep_len=random_ages)
@@ -141,6 +141,7 @@ class RslRlLearner(Learner):
         self._runner = runner
         self._env = env
         self._agent = context.agent
+        self._budget = context.budget
         self._task_id = context.task_id
 
     def save(self, path: Path) -> None:
@@ -152,9 +153,9 @@ class RslRlLearner(Learner):
         }
         save_atomically({**self._runner.alg.save(), "genelab": meta}, path)
 
-    def aim_at(self, kl: float) -> None:
-        """How far the next iterations may go."""
-        self._runner.alg.desired_kl = kl
+    def aim_after(self, iterations: int) -> None:
+        """How far the next iteration may go."""
+        self._runner.alg.desired_kl = kl_at(self._agent, iterations / self._budget)
 
     def inference(self) -> InferenceSetup:
         # A second network has a recurrent state of its own, and the learner's mode and buffers stay as they are.
@@ -195,8 +196,6 @@ class _MonitorLogger:
     def __init__(self, learner: RslRlLearner, context: TrainContext) -> None:
         self._learner = learner
         self._monitor = context.monitor
-        self._agent: RslRlOnPolicyRunnerCfg = context.agent
-        self._budget = context.budget
         self._device = context.env.device
         self._rank = Rank.current()
         self._env_steps = context.agent.num_steps_per_env * context.env.num_envs * self._rank.world_size
@@ -219,7 +218,7 @@ class _MonitorLogger:
         **rest: Any,
     ) -> None:
         """An iteration has ended."""
-        self._learner.aim_at(kl_at(self._agent, (it + 1) / self._budget))
+        self._learner.aim_after(it + 1)
         if not self._rank.alone:
             self._monitor.stop_requested = self._rank.any_stop_requested(self._device)
         losses = {f"Loss/{name}": float(value) for name, value in loss_dict.items()}
