@@ -66,6 +66,8 @@ def _policy_cfg(agent: Sb3AgentCfg) -> dict[str, Any]:
     }
     if agent.is_on_policy:
         cfg["log_std_init"] = math.log(agent.on_policy.init_std)
+    else:
+        cfg["optimizer_kwargs"] = {"fused": True}  # Adam's step is a tenth of a small gradient step on a CPU, or a 40th
     if agent.algorithm == "DDPG":
         cfg["n_critics"] = 1
     return cfg
