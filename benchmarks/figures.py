@@ -17,8 +17,10 @@ from pathlib import Path
 
 from benchmarks.startup import COMMANDS, measure_commands
 from benchmarks.throughput import TASK_SIZES, measure
+from genelab import TASKS
 from genelab.bench import read_bundle
 from genelab.bench.schema import Bundle, MeanStd, PlayBundle, RuntimeBundle, TrainingBundle
+from genelab.rl.config import Sb3AgentCfg
 from genelab.rl.locate import pretrained_policy
 
 GENELAB = str(Path(sys.executable).with_name("genelab"))
@@ -90,12 +92,27 @@ def _speed(task: str, num_envs: int, args: argparse.Namespace) -> Iterator[Figur
         assert isinstance(played, PlayBundle)
         fps = _rate(played.runtime.total_fps)
         yield Figure(what=f"{name}: play", value=fps, unit=unit, against="runtime", ratio=fps / base)
-    trained = _run("training", task, args.out, *size, "--max-iterations", str(args.iterations), "--quiet")
+    trained = _run("training", task, args.out, *size, *_budget(task, num_envs, args), "--quiet")
     assert isinstance(trained, TrainingBundle)
     library = trained.run.framework
     collected, total = _rate(trained.runtime.collection_fps), _rate(trained.runtime.total_fps)
     for part, fps in ((f"{library} collecting", collected), (f"{library} training", total)):
         yield Figure(what=f"{name}: {part}", value=fps, unit=unit, against="runtime", ratio=fps / base)
+
+
+def _budget(task: str, num_envs: int, args: argparse.Namespace) -> list[str]:
+    """The words for as many iterations; a learner with hindsight gets demonstrations, so that it learns at once."""
+    agent = TASKS.get(task).agent
+    if not isinstance(agent, Sb3AgentCfg) or agent.is_on_policy:
+        return ["--max-iterations", str(args.iterations)]
+    words = ["--max-iterations", str(args.iterations * agent.off_policy.iteration_steps * num_envs)]
+    if agent.her is not None:
+        demos = str(args.out / "demos.npz")
+        size = ["--num-envs", str(num_envs), "--steps", "100"]
+        collect = [sys.executable, "-m", "genelab_franka.collect_demos", *size, "--out", demos]
+        subprocess.run(collect, check=True, stdout=subprocess.DEVNULL)
+        words += ["--agent.demo_path", demos, "--agent.off_policy.learning_starts", "0"]
+    return words
 
 
 def _run(workflow: str, task: str, out: Path, *words: str) -> Bundle:

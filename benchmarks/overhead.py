@@ -1,8 +1,8 @@
 """What it costs to look on: `python -m benchmarks.overhead`.
 
-The same environment is stepped bare and under the monitor and the clocks of the benchmark workflows, in short turns whose
-order alternates, so that whatever else the machine does hits both. The monitor looks twice in a turn of half a second,
-four times as often as in a real run: what is printed is rather too much.
+The same environment is stepped bare and under the monitor and the clocks of the benchmark workflows, in short turns
+whose order alternates, so that whatever else the machine does hits both. The monitor looks twice in a turn of half a
+second, four times as often as in a real run: what is printed is rather too much.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ class GoalCommand(CommandTerm):
     """Holds the goals, `(N, 3)`."""
 
     cfg: GoalCommandCfg
+    goal_radius = SUCCESS_RADIUS
 
     def __init__(self, name: str, cfg: GoalCommandCfg, env: ManagerBasedRlEnv) -> None:
         super().__init__(name, cfg, env)

@@ -24,9 +24,9 @@ from genelab.envs import ManagerBasedEnv, make_env
 from genelab.errors import GenelabError, UsageError
 from genelab.rl import FilmOptions, train_task
 from genelab.viewer import Film, FilmCfg, offscreen, parse_size, puppet
-from genelab.viewer.arrows import ASKED, DONE, velocity_arrows
 from genelab.viewer.camera import Camera
 from genelab.viewer.film import Encoder
+from genelab.viewer.marks import ASKED, DONE, GOAL, Arrow, Ball, marks_of
 from genelab.viewer.offscreen import tile_rectangles
 from genelab.viewer.puppet import Puppet
 from tests.lacking import lacking
@@ -230,13 +230,30 @@ def test_the_puppet_stands_as_the_engine_says(env: ManagerBasedEnv) -> None:
 @pytest.mark.parametrize("env", [GO1], indirect=True)
 def test_arrows_show_what_is_asked_and_what_is_done(env: Any) -> None:
     env.command_manager.term("twist").fix(torch.tensor([[1.0, 0.0, 0.0]]))
-    asked, done = velocity_arrows(env, 0, 0.2)
+    asked, done = marks_of(env, 0, 0.2)
+    assert isinstance(asked, Arrow)
     start, end = asked.ends
     heading = float(env.robot.heading_w[0])
     assert end - start == pytest.approx([0.5 * np.cos(heading), 0.5 * np.sin(heading), 0.0], abs=1e-6)
     assert start[2] - float(env.robot.root_pos_w[0, 2]) == pytest.approx(0.3, abs=1e-6)
-    assert asked._rgba == pytest.approx(ASKED)
-    assert done._rgba == pytest.approx(DONE)
+    assert (asked.rgba, done.rgba) == (ASKED, DONE)
+
+
+@pytest.mark.parametrize("env", [FRANKA], indirect=True)
+def test_a_ball_shows_where_the_cube_should_go(env: Any, tmp_path: Path) -> None:
+    goal = env.command_manager.term("goal").command
+    (ball,) = marks_of(env, 0, 0.2)
+    assert isinstance(ball, Ball)
+    assert ball.centre == pytest.approx(goal[0].numpy())
+    assert (ball.radius, ball.rgba) == (0.05, GOAL)
+    film = Film(env, FilmCfg(path=tmp_path / "still.png", size=(160, 120)))
+    pictures = []
+    for place in ([0.5, 0.0, 0.2], [0.5, 0.0, -9.0]):  # in sight, and under the ground
+        goal[0] = torch.tensor(place)
+        pictures.append(film.picture().astype(int))
+    film.close()
+    greener = (pictures[0] - pictures[1]) @ np.array([-1, 2, -1])
+    assert (greener > 20).sum() > 20
 
 
 def test_training_is_filmed_and_learns_the_same() -> None:

@@ -31,6 +31,7 @@ from tests.lacking import lacking
 from tests.viewer.waiting import eventually
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
+FRANKA = "GeneLab-Franka-Pick-And-Place-v0"
 GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
 
 
@@ -157,6 +158,21 @@ def test_wishes_are_granted_between_steps(shown: tuple[Player, WebViewer]) -> No
     assert env.episode_length_buf.tolist() == [0, 0]
     assert viewer.pace.paused
     viewer._wish(viewer._toggle_pause)
+
+
+def test_the_goal_of_the_chosen_environment_is_marked() -> None:
+    player = make_player(FRANKA)
+    viewer = WebViewer(player, ViewerCfg(port=free_port()))
+    env: Any = player.env
+    env.reset(seed=1)
+    (ball,) = viewer._marks
+    for i in range(2):
+        viewer._select(i)
+        viewer._show()
+        offset = viewer._scene.fixed_bodies_frame.position
+        assert ball.position - offset == pytest.approx(env.commands["goal"][i].numpy(), abs=1e-6)
+    viewer.close()
+    env.close()
 
 
 def test_the_checkpoints_of_a_run_can_be_swapped() -> None:

@@ -35,6 +35,8 @@ class CommandTerm:
 
     command: Tensor
     """The command, `(N, d)`."""
+    goal_radius: float | None = None
+    """For a command that is a place in the world, `(N, 3)`: how near is near enough, m. Pictures show it as a ball."""
 
     def __init__(self, name: str, cfg: CommandTermCfg, env: ManagerBasedRlEnv) -> None:
         self.name = name

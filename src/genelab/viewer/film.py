@@ -16,8 +16,8 @@ import numpy as np
 from genelab.config import atomic_write_bytes
 from genelab.envs import ManagerBasedEnv
 from genelab.errors import GenelabError, UsageError
-from genelab.viewer.arrows import velocity_arrows
 from genelab.viewer.camera import Camera
+from genelab.viewer.marks import marks_of
 from genelab.viewer.offscreen import Offscreen
 from genelab.viewer.puppet import Puppet
 
@@ -98,7 +98,7 @@ class Film:
         """The environments as they are now, `(height, width, 3)`."""
         for i, camera in enumerate(self._cameras):
             self._puppet.pose(i)
-            self._offscreen.draw(i, camera.aim(), velocity_arrows(self.env, i, self._puppet.top))
+            self._offscreen.draw(i, camera.aim(), marks_of(self.env, i, self._puppet.top))
         return self._offscreen.picture()
 
     def _aim(self) -> None:

@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 
 from genelab.errors import GenelabError, summary
+from genelab.viewer.marks import Mark
 from genelab.viewer.puppet import Puppet
 
 MAX_GEOMS = 5000
@@ -42,13 +43,13 @@ class Offscreen:
         self._tiles = list(tile_rectangles(tiles, size))
         self._upside_down = np.zeros((self.height, self.width, 3), dtype=np.uint8)
 
-    def draw(self, tile: int, camera: mujoco.MjvCamera, arrows: Sequence[Arrow] = ()) -> None:
+    def draw(self, tile: int, camera: mujoco.MjvCamera, marks: Sequence[Mark] = ()) -> None:
         """Draw the puppet as it stands into one tile of the picture."""
         self._gl.make_current()
         puppet, every = self._puppet, mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(puppet.model, puppet.data, self._option, None, camera, every, self._scene)
-        for arrow in arrows:
-            arrow.add_to(self._scene)
+        for mark in marks:
+            mark.add_to(self._scene)
         mujoco.mjr_render(self._tiles[tile], self._scene, self._context)
 
     def picture(self) -> np.ndarray:
@@ -62,23 +63,6 @@ class Offscreen:
         self._gl.make_current()
         self._context.free()
         self._gl.free()
-
-
-class Arrow:
-    """A mark in a picture: from a place along a vector."""
-
-    def __init__(self, place: np.ndarray, vector: np.ndarray, rgba: tuple[float, float, float, float]) -> None:
-        self.ends = np.asarray(place, dtype=np.float64), np.asarray(place + vector, dtype=np.float64)
-        self._rgba = np.array(rgba, dtype=np.float32)
-
-    def add_to(self, scene: mujoco.MjvScene) -> None:
-        """Draw it, unless the scene is full or it has no length."""
-        if scene.ngeom >= scene.maxgeom or np.linalg.norm(self.ends[1] - self.ends[0]) < 0.02:
-            return
-        geom, kind = scene.geoms[scene.ngeom], mujoco.mjtGeom.mjGEOM_ARROW
-        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).flatten(), self._rgba)
-        mujoco.mjv_connector(geom, kind, 0.012, *self.ends)
-        scene.ngeom += 1
 
 
 def tile_rectangles(count: int, size: tuple[int, int]) -> Iterator[mujoco.MjrRect]:

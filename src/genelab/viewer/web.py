@@ -19,8 +19,8 @@ import torch
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError
 from genelab.mdp import VelocityCommand
-from genelab.viewer.arrows import ASKED, DONE, velocity_arrows
 from genelab.viewer.base import Player, ViewerCfg
+from genelab.viewer.marks import Arrow, Ball, Mark, marks_of
 from genelab.viewer.pace import SPEEDS, Pace
 from genelab.viewer.puppet import Puppet
 
@@ -56,8 +56,8 @@ class WebViewer:
         self._scene.camera_tracking_enabled = self._puppet.root_is_free
         self._aim_camera()
         self._build_controls(viser)
-        colours = {"asked": ASKED, "done": DONE} if any(self._commands()) else {}
-        self._arrows = [_Arrow(self.server, name, rgba) for name, rgba in colours.items()]
+        marks = marks_of(player.env, 0, self._puppet.top)
+        self._marks = [_add_mark(self.server, f"/mark {i}", mark) for i, mark in enumerate(marks)]
         self.server.on_client_connect(lambda client: self._wishes.put(self._show))
 
     # -- what the playback calls
@@ -122,9 +122,9 @@ class WebViewer:
         data = self._puppet.pose(self._selected)
         self._scene.update_from_mjdata(data)
         offset = self._scene.fixed_bodies_frame.position
-        shown = velocity_arrows(self.player.env, self._selected, self._puppet.top)
-        for handle, arrow in zip(self._arrows, shown, strict=False):
-            handle.place(arrow.ends[0] + offset, arrow.ends[1] + offset)
+        marks = marks_of(self.player.env, self._selected, self._puppet.top)
+        for handle, mark in zip(self._marks, marks, strict=True):
+            _place_mark(handle, mark, offset)
 
     # -- the panel
 
@@ -238,24 +238,21 @@ class WebViewer:
             self._plot.data = tuple(np.array(column, dtype=np.float64) for column in zip(*self._rewards, strict=True))
 
 
-class _Arrow:
-    """An arrow in the scene."""
+def _add_mark(server: Any, name: str, mark: Mark) -> Any:
+    """The handle of a mark that has no place yet."""
+    colour = tuple(round(255 * part) for part in mark.rgba[:3])
+    if isinstance(mark, Ball):
+        return server.scene.add_icosphere(name, radius=mark.radius, color=colour, opacity=mark.rgba[3])
+    arrow = {"shaft_radius": 0.01, "head_radius": 0.025, "head_length": 0.06}
+    return server.scene.add_arrows(name, points=np.zeros((1, 2, 3)), colors=colour, **arrow)
 
-    def __init__(self, server: Any, name: str, rgba: tuple[float, float, float, float]) -> None:
-        colour = tuple(round(255 * part) for part in rgba[:3])
-        self._handle = server.scene.add_arrows(
-            f"/{name}",
-            points=np.zeros((1, 2, 3)),
-            colors=colour,
-            shaft_radius=0.01,
-            head_radius=0.025,
-            head_length=0.06,
-        )
 
-    def place(self, start: np.ndarray, end: np.ndarray) -> None:
-        """Draw it from here to there, if that is a way to go."""
-        self._handle.visible = bool(np.linalg.norm(end - start) > 0.02)
-        self._handle.points = np.stack([start, end])[None].astype(np.float32)
+def _place_mark(handle: Any, mark: Mark, offset: np.ndarray) -> None:
+    if isinstance(mark, Arrow):
+        handle.visible = mark.is_seen
+        handle.points = (np.stack(mark.ends) + offset)[None].astype(np.float32)
+    else:
+        handle.position = mark.centre + offset
 
 
 def _rows(rows: Iterator[tuple[str, str]]) -> str:

@@ -14,8 +14,8 @@ import mujoco
 import numpy as np
 
 from genelab.errors import GenelabError
-from genelab.viewer.arrows import velocity_arrows
 from genelab.viewer.base import Player
+from genelab.viewer.marks import marks_of
 from genelab.viewer.pace import SPEEDS, Pace
 from genelab.viewer.puppet import Puppet
 
@@ -125,10 +125,9 @@ class WindowViewer:
         self._shown_at = time.perf_counter()
         with self.handle.lock():
             self._puppet.pose(self._selected)
-            marks = self.handle.user_scn
-            marks.ngeom = 0
-            for arrow in velocity_arrows(self.player.env, self._selected, self._puppet.top):
-                arrow.add_to(marks)
+            self.handle.user_scn.ngeom = 0
+            for mark in marks_of(self.player.env, self._selected, self._puppet.top):
+                mark.add_to(self.handle.user_scn)
         self.handle.set_texts((None, mujoco.mjtGridPos.mjGRID_TOPLEFT, *self._text()))
         if self._plotted and len(self._rewards) > 1 and (view := self.handle.viewport) is not None:
             _plot(self._figure, self._rewards)
