@@ -20,7 +20,6 @@ from benchmarks.throughput import TASK_SIZES, measure
 from genelab import TASKS
 from genelab.bench import read_bundle
 from genelab.bench.schema import Bundle, MeanStd, PlayBundle, RuntimeBundle, TrainingBundle
-from genelab.rl.config import Sb3AgentCfg
 from genelab.rl.locate import pretrained_policy
 
 GENELAB = str(Path(sys.executable).with_name("genelab"))
@@ -92,7 +91,8 @@ def _speed(task: str, num_envs: int, args: argparse.Namespace) -> Iterator[Figur
         assert isinstance(played, PlayBundle)
         fps = _rate(played.runtime.total_fps)
         yield Figure(what=f"{name}: play", value=fps, unit=unit, against="runtime", ratio=fps / base)
-    trained = _run("training", task, args.out, *size, *_budget(task, num_envs, args), "--quiet")
+    iterations = ["--max-iterations", str(args.iterations)]
+    trained = _run("training", task, args.out, *size, *iterations, "--quiet", *_demos(task, num_envs, args.out))
     assert isinstance(trained, TrainingBundle)
     library = trained.run.framework
     collected, total = _rate(trained.runtime.collection_fps), _rate(trained.runtime.total_fps)
@@ -100,19 +100,15 @@ def _speed(task: str, num_envs: int, args: argparse.Namespace) -> Iterator[Figur
         yield Figure(what=f"{name}: {part}", value=fps, unit=unit, against="runtime", ratio=fps / base)
 
 
-def _budget(task: str, num_envs: int, args: argparse.Namespace) -> list[str]:
-    """The words for as many iterations; a learner with hindsight gets demonstrations, so that it learns at once."""
-    agent = TASKS.get(task).agent
-    if not isinstance(agent, Sb3AgentCfg) or agent.is_on_policy:
-        return ["--max-iterations", str(args.iterations)]
-    words = ["--max-iterations", str(args.iterations * agent.off_policy.iteration_steps * num_envs)]
-    if agent.her is not None:
-        demos = str(args.out / "demos.npz")
-        size = ["--num-envs", str(num_envs), "--steps", "100"]
-        collect = [sys.executable, "-m", "genelab_franka.collect_demos", *size, "--out", demos]
-        subprocess.run(collect, check=True, stdout=subprocess.DEVNULL)
-        words += ["--agent.demo_path", demos, "--agent.off_policy.learning_starts", "0"]
-    return words
+def _demos(task: str, num_envs: int, out: Path) -> list[str]:
+    """Demonstrations for a learner with hindsight, so that it learns in the first iteration as it does in the last."""
+    if getattr(TASKS.get(task).agent, "her", None) is None:
+        return []
+    path = str(out / "demos.npz")
+    words = ["--num-envs", str(num_envs), "--steps", "100", "--out", path]
+    collect = [sys.executable, "-m", "genelab_franka.collect_demos", *words]
+    subprocess.run(collect, check=True, stdout=subprocess.DEVNULL)
+    return ["--agent.demo_path", path, "--agent.off_policy.learning_starts", "0"]
 
 
 def _run(workflow: str, task: str, out: Path, *words: str) -> Bundle:
