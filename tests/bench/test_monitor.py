@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 
 import psutil
@@ -10,6 +11,7 @@ import pytest
 
 from genelab.bench import BenchmarkMonitor, capture
 from genelab.bench.capture import Load
+from tests.bench.stubs import Clock
 
 
 def test_it_samples_while_the_work_is_done() -> None:
@@ -29,12 +31,44 @@ def test_a_run_shorter_than_the_interval_has_a_sample() -> None:
     assert len(monitor.samples) == 1
 
 
-def test_the_first_look_at_the_load_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """psutil has no time to go by at its first call, and says 0."""
-    answers = iter([0.0, 150.0, 50.0])
+def test_looks_at_the_load_without_time_between_them_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """psutil has no time to go by at its first call, and says 0; soon after a call it says anything."""
+    clock = Clock()
+    monkeypatch.setattr(capture, "time", clock)
+    answers = iter([0.0, 150.0, 7000.0, 50.0])
     monkeypatch.setattr(psutil.Process, "cpu_percent", lambda self: next(answers))
     look = capture.load_probe()
-    assert [look().cpu_util_pct, look().cpu_util_pct] == [150.0, 50.0]
+    seen = []
+    for seconds in (0.2, 0.05, 0.2):
+        clock.sleep(seconds)
+        seen.append(look().cpu_util_pct)
+    assert seen == [150.0, None, 50.0]
+
+
+def test_the_last_sample_is_taken_only_half_an_interval_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("genelab.bench.monitor.time", clock)
+    for after, count in ((0.4, 1), (0.6, 2)):
+        with BenchmarkMonitor(interval=1.0) as monitor:
+            clock.sleep(1.0)
+            monitor._sample()
+            clock.sleep(after)
+        assert len(monitor.samples) == count
+
+
+def test_the_load_before_the_measured_part_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("genelab.bench.monitor.time", clock)
+    with BenchmarkMonitor() as monitor:
+        assert not monitor.measuring
+        clock.sleep(3.0)
+        monitor._sample()
+        monitor.begin()
+        assert (monitor.measuring, monitor.samples) == (True, [])
+        clock.sleep(0.4)
+        monitor._sample()
+        assert monitor.samples == []
+    assert len(monitor.samples) == 1
 
 
 def test_a_core_that_is_busy_is_a_hundred_percent() -> None:
@@ -78,7 +112,7 @@ def test_the_machine_in_physical_cores_and_gigabytes(monkeypatch: pytest.MonkeyP
     assert machine.gpu_devices == ()
 
 
-def test_gpu_memory_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_memory_is_what_torch_has_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     class Cuda:
         def memory_reserved(self) -> int:
             return 2 * 10**9
@@ -97,3 +131,11 @@ def test_the_software_is_named() -> None:
     assert found.torch
     assert found.rsl_rl
     assert found.mujoco
+
+
+def test_a_repository_that_does_not_answer_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(words: list[str], **options: object) -> None:
+        raise subprocess.TimeoutExpired(words, 10)
+
+    monkeypatch.setattr(subprocess, "run", slow)
+    assert capture.capture_versions().git_commit is None

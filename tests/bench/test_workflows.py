@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from genelab.envs import ManagerBasedRlEnv, play_cfg
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import RewardTermCfg
 from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg
+from genelab.rl.locate import pretrained_policy
 from tests.bench.stubs import TASK
 
 LIBRARIES = ("rsl_rl", "rl_games", "skrl", "sb3")
@@ -282,6 +285,52 @@ def test_however_it_ends_there_is_a_bundle_that_says_so(
     assert "written to out/benchmark_" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("workflow", ["runtime", "play", "training"])
+def test_bad_input_that_comes_to_light_late_is_a_crash(workflow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words, after = WORKFLOWS[workflow]
+    interrupt_step(monkeypatch, after, raising(UsageError("late")))
+    benchmark(workflow, *words, code=2)
+    assert bundle_of(workflow).run.status == "crashed"
+
+
+@pytest.mark.parametrize("workflow", list(WORKFLOWS))
+def test_bad_input_that_the_first_step_finds_leaves_no_bundle(workflow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_step(monkeypatch, 1, raising(UsageError("early")))
+    benchmark(workflow, *WORKFLOWS[workflow][0], code=2)
+    assert list(Path("out").iterdir()) == []
+
+
+def test_an_engine_that_does_not_start_leaves_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genelab.sim.engine.device_of", lambda cfg: raising(GenelabError("lost"))())
+    benchmark("runtime", "--seed", "8", code=1)
+    bundle = bundle_of("runtime")
+    assert isinstance(bundle, RuntimeBundle)
+    assert (bundle.run.status, bundle.run.seed) == ("crashed", 8)
+    assert bundle.runtime.startup_time_s.task_config is not None
+    assert bundle.runtime.startup_time_s.app_launch is None
+
+
+def test_commit_and_policy_are_those_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are changed while it runs."""
+    policy = Path(pretrained_policy(TASK) or "")
+    for name in ("policy.ts", "policy.ts.metadata.json"):
+        Path(name).write_bytes(policy.with_name(name).read_bytes())
+    commit = "git init -q && git add . && git -c user.name=a -c user.email=b commit -qm c && git rev-parse HEAD"
+    head = subprocess.run(commit, shell=True, check=True, capture_output=True, text=True).stdout.strip()
+    digest = hashlib.sha256(Path("policy.ts").read_bytes()).hexdigest()
+    interrupt_step(monkeypatch, 2, lambda: Path("policy.ts").write_text("another"))
+    benchmark("play", "--checkpoint", "policy.ts", *STEPS)
+    bundle = bundle_of("play")
+    assert (bundle.versions.git_commit, bundle.versions.git_dirty) == (head, False)
+    assert bundle.extra["checkpoint_sha256"] == digest
+
+
+def test_an_exported_policy_tells_which_library_it_is_of() -> None:
+    policy = str(pretrained_policy(TASK))
+    benchmark("play", "--checkpoint", policy, *STEPS, task="GeneLab-Inverted-Pendulum-Skrl-v0")
+    assert bundle_of("play").run.framework == "rsl_rl"
+
+
 def test_a_bug_is_a_crash_too(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_step(monkeypatch, 1, raising(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
@@ -334,6 +383,7 @@ def test_sigterm_leaves_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
         (("play", TASK, "--checkpoint", "nothing.pt"), "nothing.pt: no such checkpoint"),
         (("play", "GeneLab-Inverted-Pendulum-Skrl-v0"), "pass --checkpoint FILE or RUN_DIR"),
         (("play", TASK, "--best"), "pass --checkpoint FILE or RUN_DIR"),
+        (("play", TASK, "--checkpoint", "pretrained", "--rl-library", "skrl"), "policy.ts was trained with rsl_rl;"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_no_bundle(

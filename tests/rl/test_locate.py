@@ -91,6 +91,9 @@ def test_latest_is_the_newest_start_that_left_a_checkpoint() -> None:
     seed = make_run(Path("logs/multi-seed") / TASK / "a" / "seed_2", "model_10.pt", started="2026-01-03")
     assert find_checkpoint(TASK, "latest") == seed / "model_10.pt"
     assert "has no best_model.pt" in refusal("latest", best=True)
+    other = Path("logs/multi-seed") / TASK / "b" / "seed_1"
+    make_run(other, "model_final.pt", started="2026-01-04", backend="skrl")
+    assert find_checkpoint(TASK, "latest") == seed / "model_10.pt"
 
 
 def test_a_file_called_latest_can_be_meant() -> None:

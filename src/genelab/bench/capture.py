@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from genelab.bench.schema import GpuDeviceInfo, Hardware, Versions
 from genelab.rl.run import cpu_name, git_revision, versions
 
 GB = 1e9
+SHORTEST_S = 0.1
+"""Over a shorter time psutil cannot tell the load of a CPU."""
 
 
 def capture_versions() -> Versions:
@@ -57,8 +60,8 @@ def capture_hardware() -> Hardware:
 class Load:
     """What the process takes now; GPU numbers are None where there is none."""
 
-    cpu_util_pct: float
-    """Since the last look; 100 is one core."""
+    cpu_util_pct: float | None
+    """Since the last look, None if that was too short ago to tell; 100 is one core."""
     ram_gb: float
     gpu_util_pct: float | None = None
     gpu_mem_gb: float | None = None
@@ -68,11 +71,14 @@ def load_probe() -> Callable[[], Load]:
     """A function that looks at the load of this process; the first look, which has no time to go by, is made here."""
     process = psutil.Process()
     process.cpu_percent()
+    last = time.perf_counter()
 
     def look() -> Load:
-        gpu = _gpu()
+        nonlocal last
+        before, last = last, time.perf_counter()
+        gpu, cpu = _gpu(), process.cpu_percent()
         return Load(
-            cpu_util_pct=process.cpu_percent(),
+            cpu_util_pct=cpu if last - before >= SHORTEST_S else None,
             ram_gb=process.memory_info().rss / GB,
             gpu_util_pct=None if gpu is None else _utilization(gpu),
             gpu_mem_gb=None if gpu is None else gpu.memory_reserved() / GB,

@@ -21,7 +21,10 @@ class BenchmarkMonitor:
         """As the context ended; a run that stops without an exception says itself that it was interrupted."""
         self.started = self.ended = datetime.datetime.now(datetime.UTC)
         self.duration_s = 0.0
+        self.measuring = False
+        """Whether the run has come to what it measures."""
         self._interval = interval
+        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="benchmark-monitor", daemon=True)
 
@@ -29,15 +32,24 @@ class BenchmarkMonitor:
         self.started = datetime.datetime.now(datetime.UTC)
         self._clock = time.perf_counter()
         self._look = load_probe()
+        self._looked = self._clock
         self._thread.start()
         return self
+
+    def begin(self) -> None:
+        """What is measured begins now: the load of the way here, imports and construction, does not count."""
+        self.measuring = True
+        with self._lock:
+            self.samples.clear()
+            self._look()
+            self._looked = time.perf_counter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
         self._thread.join()
-        self.samples.append(self._look())  # a run shorter than the interval has one sample, too
+        self._sample(at_last=True)
         self.duration_s = time.perf_counter() - self._clock
         self.ended = datetime.datetime.now(datetime.UTC)
         if kind is not None:
@@ -45,7 +57,7 @@ class BenchmarkMonitor:
 
     @property
     def resources(self) -> Resources:
-        """The load over the whole run."""
+        """The load since `begin`, or since the start if it did not come to it."""
         names = ("gpu_util_pct", "cpu_util_pct", "gpu_mem_gb", "ram_gb")
         return Resources(**{name: self._summary(name) for name in names})
 
@@ -55,4 +67,12 @@ class BenchmarkMonitor:
 
     def _watch(self) -> None:
         while not self._stop.wait(self._interval):
-            self.samples.append(self._look())
+            self._sample()
+
+    def _sample(self, *, at_last: bool = False) -> None:
+        """Look, unless the last look was less than half an interval ago; a short run has one sample, too."""
+        with self._lock:
+            now = time.perf_counter()
+            if now - self._looked >= self._interval / 2 or (at_last and not self.samples):
+                self.samples.append(self._look())
+                self._looked = now

@@ -72,16 +72,21 @@ class PlayBenchmark(Workflow[PlayBundle]):
         self._timer: StepTimer | None = None
         self._record: PlayRecord | None = None
         self._load_s: float | None = None
+        self._digest: str | None = None
 
     def measure(self, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> None:
         import torch
 
         from genelab.bench.stepping import PlayRecord, StepTimer, run_play_loop, synchronizer
+        from genelab.rl.exported import is_exported
         from genelab.rl.policies import load_policy
 
         self._path = resolve_play_checkpoint(
             self.checkpoint, scenario.task, scenario.agent, best=self.best, notify=self.notify
         )
+        self._digest = hashlib.sha256(self._path.read_bytes()).hexdigest()
+        if is_exported(self._path):
+            scenario.framework = _exported_from(self._path, scenario.workload.rl_library)
         with made_env(scenario, self.notify) as env, torch.inference_mode():
             start = time.perf_counter()
             setup = load_policy(env, scenario.agent, self._path)
@@ -89,6 +94,7 @@ class PlayBenchmark(Workflow[PlayBundle]):
             observations, _ = env.reset(seed=scenario.seed)
             with self.phases.phase("first_step"):
                 env.step(setup.policy(observations))
+            monitor.begin()
             self._record = PlayRecord()
             self._timer = StepTimer(env, synchronize=synchronizer(env.device))
             run_play_loop(
@@ -132,7 +138,6 @@ class PlayBenchmark(Workflow[PlayBundle]):
 
     def _extra(self, seen: PlayRecord) -> dict[str, Scalar]:
         done = seen.success
-        digest = None if self._path is None else hashlib.sha256(self._path.read_bytes()).hexdigest()
         return {
             "num_steps": self.num_steps,
             "episodes": len(seen.returns),
@@ -140,8 +145,18 @@ class PlayBenchmark(Workflow[PlayBundle]):
             **_ends("ep_length_ci95", mean_interval(seen.lengths)),
             **_ends("success_ci95", None if done is None else share_interval(done.hits, done.episodes)),
             "policy_load_s": self._load_s,
-            "checkpoint_sha256": digest,
+            "checkpoint_sha256": self._digest,
         }
+
+
+def _exported_from(path: Path, wanted: str | None) -> str | None:
+    """The library that an exported policy was trained with, which must be the one that was asked for, if any was."""
+    from genelab.rl.exported import read_metadata
+
+    library = read_metadata(path).get("backend")
+    if wanted not in (None, library):
+        raise UsageError(f"--rl-library {wanted}: {path} was trained with {library}; leave the option out")
+    return library
 
 
 def _ends(name: str, interval: Interval | None) -> dict[str, Scalar]:

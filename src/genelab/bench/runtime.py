@@ -39,6 +39,7 @@ class RuntimeBenchmark(Workflow[RuntimeBundle]):
             act = random_policy(env)
             with self.phases.phase("first_step"):
                 env.step(act({}))
+            monitor.begin()
             self._timer = StepTimer(env, synchronize=synchronizer(env.device))
             run_step_loop(env, act, self.num_steps, timer=self._timer, warmup_steps=self.warmup_steps)
 

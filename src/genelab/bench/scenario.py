@@ -20,7 +20,6 @@ from genelab.errors import UsageError
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-    from genelab.sim import SimulationCfg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +73,7 @@ class Scenario:
 
 
 def load_scenario(workload: Workload, phases: Phases, *, play: bool = False, learns: bool = False) -> Scenario:
-    """Import what is needed, make the config and start the engine; `play` takes the config to judge a policy with."""
+    """Import what is needed and make the config; `play` takes the config to judge a policy with."""
     with phases.phase("python_imports"):
         importlib.import_module("genelab.envs")
         importlib.import_module("genelab.rl.evaluator")
@@ -83,22 +82,22 @@ def load_scenario(workload: Workload, phases: Phases, *, play: bool = False, lea
     if play or learns:
         with phases.phase("python_imports"):  # only now it is known which library that is
             scenario.framework = library_of(scenario.agent)
-    with phases.phase("app_launch"):
-        _start_engine(scenario.env_cfg.simulation)
     return scenario
 
 
-def _start_engine(cfg: SimulationCfg) -> None:
+def start_engine(scenario: Scenario) -> None:
     """What an engine does once per process."""
-    from genelab.sim.engine import device_of
+    cfg = scenario.env_cfg.simulation
+    with scenario.phases.phase("app_launch"):
+        from genelab.sim.engine import device_of
 
-    device_of(cfg)
-    if cfg.resolved_engine() == "genesis":
-        from genelab.sim.genesis_mapping import start_genesis
+        device_of(cfg)
+        if cfg.resolved_engine() == "genesis":
+            from genelab.sim.genesis_mapping import start_genesis
 
-        start_genesis(cfg, in_use=False)
-    else:
-        importlib.import_module("genelab.sim.mujoco_engine")
+            start_genesis(cfg, in_use=False)
+        else:
+            importlib.import_module("genelab.sim.mujoco_engine")
 
 
 def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> Scenario:

@@ -167,13 +167,13 @@ class Runtime:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What the process took, sampled every second."""
+    """What the process took, sampled every second once the first step was made."""
 
     gpu_util_pct: MeanStd | None = None
     cpu_util_pct: MeanStd | None = None
-    """100 is one core."""
+    """100 is one core; null for less than 0.1 s."""
     gpu_mem_gb: MeanStd | None = None
-    """Of this process, 10⁹ bytes."""
+    """Reserved by torch in this process, 10⁹ bytes; what the engine itself allocates is not in it."""
     ram_gb: MeanStd | None = None
     """Of this process, 10⁹ bytes."""
 

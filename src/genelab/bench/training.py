@@ -73,7 +73,12 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
             self.phases.seconds["env_creation"] = time.perf_counter() - start
             scenario.seed = agent.seed
             scenario.max_iterations = iterations_in(agent, backend.budget(agent), env.num_envs)
-            self._timer = StepTimer(env, watch=self._after_step)
+            self._timer = StepTimer(env, watch=watch)
+
+        def watch(result: Any) -> None:
+            if not monitor.measuring:
+                monitor.begin()
+            self._after_step(result)
 
         result = train_task(
             scenario.task,

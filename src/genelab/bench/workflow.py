@@ -17,8 +17,8 @@ from genelab.bench.capture import capture_hardware, capture_versions
 from genelab.bench.formatters import Output, attach_bundle
 from genelab.bench.monitor import BenchmarkMonitor
 from genelab.bench.profiling import Phases
-from genelab.bench.scenario import Scenario, Workload, load_scenario
-from genelab.bench.schema import PlayBundle, RuntimeBundle, StartupBundle, TrainingBundle
+from genelab.bench.scenario import Scenario, Workload, load_scenario, start_engine
+from genelab.bench.schema import PlayBundle, RuntimeBundle, StartupBundle, TrainingBundle, Versions
 from genelab.errors import UsageError
 
 AnyBundle = TypeVar("AnyBundle", RuntimeBundle, StartupBundle, TrainingBundle, PlayBundle)
@@ -45,7 +45,7 @@ class Workflow(ABC, Generic[AnyBundle]):
 
     @abstractmethod
     def measure(self, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> None:
-        """Run it, and keep what is seen on the way."""
+        """Run it, and keep what is seen on the way; `monitor.begin()` where the first step has shown that it runs."""
 
     @abstractmethod
     def build(self, scenario: Scenario, facts: Facts) -> AnyBundle:
@@ -54,30 +54,33 @@ class Workflow(ABC, Generic[AnyBundle]):
     def run(self, output: Output) -> AnyBundle:
         """Run under a monitor and, however that ends, give the bundle to the output; then raise what was raised.
 
-        Bad input leaves no bundle, for nothing was run; nor does what ends before the task's config is made.
+        Bad input leaves no bundle, unless it comes to light after the first step; nor does what ends before the
+        task's config is made.
         """
         output.check()
+        versions = capture_versions()  # before anything is written into the repository
         monitor = BenchmarkMonitor()
         scenario: Scenario | None = None
         refused = False
         try:
             with monitor, _terminated_like_ctrl_c():
                 scenario = load_scenario(self.workload, self.phases, play=self.policy_acts, learns=self.learns)
+                start_engine(scenario)
                 self.measure(scenario, monitor, output)
         except UsageError:
-            refused = True
+            refused = not monitor.measuring
             raise
         finally:
             if scenario is not None and not refused:
-                self.bundle = self.build(scenario, self._facts(scenario, monitor))
+                self.bundle = self.build(scenario, self._facts(scenario, monitor, versions))
                 self.files = attach_bundle(self.bundle, output)
         assert self.bundle is not None
         return self.bundle
 
-    def _facts(self, scenario: Scenario, monitor: BenchmarkMonitor) -> Facts:
+    def _facts(self, scenario: Scenario, monitor: BenchmarkMonitor, versions: Versions) -> Facts:
         return Facts(
             run=build_run(scenario.identity(self.name), monitor),
-            versions=capture_versions(),
+            versions=versions,
             hardware=capture_hardware(),
             resources=monitor.resources,
         )

@@ -78,7 +78,8 @@ def _need_run(task_id: str, backend: Backend) -> Path:
 
 
 def _latest_run(task_id: str, backend: Backend) -> Path | None:
-    runs = [*(LOGS / backend.name / task_id).glob("*"), *(LOGS / "multi-seed" / task_id).glob("*/seed_*")]
+    found = [*(LOGS / backend.name / task_id).glob("*"), *(LOGS / "multi-seed" / task_id).glob("*/seed_*")]
+    runs = [run for run in found if _made_with(run, backend) == backend.name]
     started = {run: when for run in runs if (when := _started_at(run)) and _newest(run, backend) is not None}
     return max(started, key=lambda run: (started[run], run.name), default=None)
 
@@ -87,7 +88,7 @@ def _of_run(run: Path, backend: Backend, best: bool) -> Path:
     seeds = sorted(path.name for path in run.glob("seed_*") if path.is_dir())
     if seeds and not (run / "run.json").exists():
         raise UsageError(f"{run} has one run per seed, give one of them: {', '.join(seeds)}")
-    made_with = _record(run).get("backend", backend.name)
+    made_with = _made_with(run, backend)
     if made_with != backend.name:
         raise UsageError(f"{run}: made with {made_with}, but this task's agent is of {backend.name}")
     if best:
@@ -99,6 +100,11 @@ def _of_run(run: Path, backend: Backend, best: bool) -> Path:
     if newest is None:
         raise UsageError(f"{run}: a directory without a checkpoint (model_*{backend.suffix})")
     return newest
+
+
+def _made_with(run: Path, backend: Backend) -> str:
+    """The library that a run says it was made with; this one if it says nothing."""
+    return _record(run).get("backend", backend.name)
 
 
 def _newest(run: Path, backend: Backend) -> Path | None:

@@ -154,12 +154,12 @@ def cpu_name() -> str:
 
 
 def git_revision() -> dict[str, Any] | None:
-    """Commit and branch where the run was started, and whether there were changes; None outside a repository."""
+    """Commit and branch where the run was started, and whether there were changes; None where git does not tell."""
     try:
         commit = _git("rev-parse", "HEAD")
         branch = _git("rev-parse", "--abbrev-ref", "HEAD")
         return {"commit": commit, "branch": branch, "dirty": bool(_git("status", "--porcelain"))}
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.SubprocessError):
         return None
 
 
