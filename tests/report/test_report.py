@@ -76,6 +76,9 @@ def make_run(
     return path
 
 
+TIMES = ("Perf/collection_time", "Perf/learning_time")
+
+
 def metrics(value: float, interval: tuple[float, float] | None = None, success: float | None = None) -> dict[str, Any]:
     return {
         "return_mean": value,
@@ -117,6 +120,30 @@ def test_how_long_was_learned_is_told_in_three_units() -> None:
     assert one.axis(points, "iterations") == pytest.approx([1, 2, 3])
     assert one.axis(points, "steps") == pytest.approx([100, 200, 300])
     assert one.axis(points, "minutes") == pytest.approx([0.5, 1.0, 1.5])
+
+
+def test_what_a_killed_run_lost_is_not_told_twice() -> None:
+    path = make_run("run", returns=(1.0, 2.0, 3.0, 4.0), resumed_from=2, wall_seconds=15.0)
+    writer = SummaryWriter(str(path), filename_suffix=".later")  # resumed after the second iteration, stopped after one
+    for tag, value in {"Train/mean_reward": 9.0, "Train/env_steps": 300, **dict.fromkeys(TIMES, 15.0)}.items():
+        writer.add_scalar(tag, value, 3)
+    writer.close()
+    run = read_run(path)
+    rewards = run.curves["Train/mean_reward"]
+    assert rewards.iteration.tolist() == [1.0, 2.0, 3.0]
+    assert rewards.values.tolist() == [1.0, 2.0, 9.0]
+    assert run.axis(rewards.iteration, "minutes").tolist() == [0.5, 1.0, 1.5]
+    assert run.seconds == 90.0  # not the quarter of a minute that the last part took
+
+
+def test_a_run_in_which_no_episode_has_ended_is_drawn_all_the_same() -> None:
+    path = make_run("run", returns=())
+    writer = SummaryWriter(str(path))
+    for tag in ("Train/env_steps", *TIMES):
+        writer.add_scalar(tag, 100, 1)
+    writer.close()
+    write_report([path], Path("report.html"))
+    assert Path("curves.png").stat().st_size > 5000
 
 
 def test_a_long_curve_is_thinned_to_means_and_a_nan_is_left_out() -> None:
@@ -218,7 +245,9 @@ def test_a_real_run_is_reported() -> None:
         (["empty"], "empty is not a run directory: it has no readable run.json"),
         (["silent"], "silent has no curves to show: no iteration was logged"),
         (["cloud"], "cloud has no curves to show: it was logged to wandb"),
+        (["blank"], "blank has no curves to show: no iteration was logged"),
         (["run", "--out", "no/report.html"], "there is no directory no"),
+        (["run", "--out", "report.md"], "report.md must end in .html"),
     ],
 )
 def test_what_cannot_be_reported_is_refused_in_a_line(words: list[str], answer: str, capfd: Any) -> None:
@@ -226,6 +255,8 @@ def test_what_cannot_be_reported_is_refused_in_a_line(words: list[str], answer: 
     make_run("run")
     make_run("silent", returns=())
     make_run("cloud", returns=(), logger="wandb")
+    for events in make_run("blank").glob("events.out.*"):
+        events.unlink()
     assert run(["report", *words]) == 2
     err = capfd.readouterr().err
     assert answer in err

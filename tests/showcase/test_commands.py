@@ -11,6 +11,7 @@ import pytest
 from genelab import TASKS
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedEnvCfg, ManagerBasedRlEnvCfg
+from genelab.rl.play import Player
 
 RUBIKS = "GeneLab-Rubiks-Play-v0"
 HAND = "GeneLab-Wuji-Hand-Playback-v0"
@@ -42,6 +43,21 @@ def test_steps_and_max_steps(task: str, capfd: pytest.CaptureFixture[str]) -> No
     assert "128 steps × 1 envs on mujoco" in played([task, "--steps", "128"], capfd)[0]
     assert "240 steps × 1 envs" in played([task, "--headless"], capfd)[0]
     assert " 5 steps" in played([task, "--steps", "9", "--max-steps", "5"], capfd)[0]
+
+
+def test_no_steps_are_endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+    original = Player._step
+
+    def step(self: Player) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 300:
+            raise KeyboardInterrupt
+        original(self)
+
+    monkeypatch.setattr(Player, "_step", step)
+    assert run(["play", HAND, "--headless", "--steps", "0"]) == 130
 
 
 @BOTH

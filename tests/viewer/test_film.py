@@ -159,15 +159,23 @@ def test_tiles_fill_the_picture_row_by_row_from_the_top() -> None:
     assert corners(4) == [(0, 20, 30, 20), (30, 20, 30, 20), (0, 0, 30, 20), (30, 0, 30, 20)]
 
 
-def test_what_was_filmed_until_ctrl_c_is_kept(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
-    original = Film.after_step
+@pytest.mark.parametrize("env", [PENDULUM], indirect=True)
+def test_what_no_tile_covers_is_empty_and_not_black(env: ManagerBasedEnv) -> None:
+    drawn = offscreen.Offscreen(Puppet(env.scene), (64, 40), 3)
+    picture = drawn.picture()
+    drawn.close()
+    assert np.abs(picture.astype(int) - [237, 240, 242]).max() <= 1
 
-    def interrupted(self: Film) -> None:
-        original(self)
-        if self.frames == 3:
+
+def test_what_was_filmed_until_ctrl_c_is_kept(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    original = Encoder._write
+
+    def interrupted(self: Encoder, frame: Any) -> None:
+        original(self, frame)
+        if frame is not None and self._pictures == 2:  # the third is encoded and not counted yet
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Film, "after_step", interrupted)
+    monkeypatch.setattr(Encoder, "_write", interrupted)
     assert run(["play", PENDULUM, "--video", "f.mp4", "--video-size", "32x32"]) == 130
     assert len(read(Path("f.mp4"))[0]) == 3
     assert capfd.readouterr().err.endswith("genelab: interrupted\n")

@@ -71,6 +71,21 @@ def test_paused_it_listens_until_it_may_go_on(clock: Clock) -> None:
     assert clock.now == pytest.approx(100.08)
 
 
+def test_a_wish_while_it_waits_makes_no_step_of_its_own(clock: Clock) -> None:
+    pace = Pace(0.05, clock=clock, sleep=clock.sleep)  # long enough to be heard in between
+    wishes = {100.02: lambda: setattr(pace, "paused", True), 101.0: pace.step_once, 102.0: pace.step_once}
+    steps = []
+
+    def meanwhile() -> None:
+        for due in [due for due in wishes if due <= clock.now + 1e-9]:
+            wishes.pop(due)()
+        pace.closed = clock.now > 103.0
+
+    while pace.wait(meanwhile):
+        steps.append(clock.now)
+    assert steps == pytest.approx([100.0, 101.0, 102.0], abs=0.021)
+
+
 def test_closing_ends_a_pause(clock: Clock) -> None:
     pace = Pace(0.02, clock=clock, sleep=clock.sleep)
     pace.paused = True

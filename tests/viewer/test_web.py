@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -160,6 +163,31 @@ def test_wishes_are_granted_between_steps(shown: tuple[Player, WebViewer]) -> No
     viewer._wish(viewer._toggle_pause)
 
 
+def test_the_wheel_goes_with_the_one_who_holds_it(shown: tuple[Player, WebViewer]) -> None:
+    player, viewer = shown
+    env: Any = player.env
+    term = env.command_manager.term("twist")
+    steer, _ = viewer._wheels[0]
+    steer.value = True
+    eventually(lambda: term.fixed.tolist() == [True, False])
+    viewer._wish(lambda: viewer._select(1))
+    eventually(lambda: term.fixed.tolist() == [False, True])
+    steer.value = False
+    eventually(lambda: term.fixed.tolist() == [False, False])
+
+
+def test_real_time_is_real_on_the_page(shown: tuple[Player, WebViewer]) -> None:
+    player, _ = shown
+    eventually(lambda: player.steps > 10)
+
+    def error() -> float:
+        start, steps = time.perf_counter(), player.steps
+        time.sleep(2.0)
+        return abs((player.steps - steps) * 0.02 / (time.perf_counter() - start) - 1.0)
+
+    assert min(error() for _ in range(3)) < 0.02  # the machine may be busy
+
+
 def test_the_goal_of_the_chosen_environment_is_marked() -> None:
     player = make_player(FRANKA)
     viewer = WebViewer(player, ViewerCfg(port=free_port()))
@@ -177,15 +205,23 @@ def test_the_goal_of_the_chosen_environment_is_marked() -> None:
 
 def test_the_checkpoints_of_a_run_can_be_swapped() -> None:
     result = train_task(PENDULUM, num_envs=4, max_iterations=2, seed=3, log_dir=Path("run"))
-    shutil.copy(result.checkpoint, "run/model_1.pt")
+    other = train_task(PENDULUM, num_envs=4, max_iterations=1, seed=4, log_dir=Path("other"))
+    shutil.copy(other.checkpoint, "run/model_1.pt")
     player = make_player(PENDULUM, policy=result.checkpoint)
     assert set(player.checkpoints) == {"model_1.pt", "model_final.pt"}
     assert player.policy == "model_final.pt"
     player.play(3, None, [], lambda step, total: None)
+    viewer = WebViewer(player, ViewerCfg(port=free_port()))
+    seen = player._observations
     with torch.inference_mode():
-        player.load("model_1.pt")
+        first = player._setup.policy(seen)
+        viewer._policy.value = "model_1.pt"
+        viewer._grant()
+        second = player._setup.policy(seen)
         player._step()
+    viewer.close()
     assert player.policy == "model_1.pt"
+    assert not torch.equal(first, second)
     assert player.steps == 4
 
 
@@ -258,6 +294,20 @@ def test_ctrl_c_is_how_a_run_with_a_page_ends(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(WebViewer, "before_step", interrupted)
     assert run(["play", PENDULUM, "--viewer", "web", "--port", str(free_port())]) == 0
     assert "4 steps × 1 envs" in capfd.readouterr().out
+
+
+def test_a_served_run_goes_on_until_a_real_ctrl_c() -> None:
+    genelab = Path(sys.executable).with_name("genelab")
+    words = [str(genelab), "play", PENDULUM, "--viewer", "web", "--port", str(free_port()), "--steps", "1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert next(line for line in process.stderr if "look at http://127.0.0.1:" in line)
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert int(re.search(r"(\d+) steps", out)[1]) > 20  # type: ignore[index]
+    assert "Traceback" not in err
 
 
 def test_a_trained_policy_without_a_display_plays_headless(capfd: Any) -> None:

@@ -109,5 +109,15 @@ def test_a_display_that_is_not_there_is_told_in_a_line() -> None:
         command, env={**os.environ, "DISPLAY": ":987"}, capture_output=True, text=True, timeout=120, check=False
     )
     assert result.returncode == 1
-    assert "no window can be opened on this display; --viewer web serves a page instead" in result.stderr
-    assert "Traceback" not in result.stderr
+    assert result.stderr == "genelab: no window can be opened on this display; --viewer web serves a page instead\n"
+
+
+def test_a_window_without_any_display_is_refused_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert run(["play", PENDULUM, "--viewer", "window", "--max-steps", "1"]) == 1
+    assert capfd.readouterr().err == (
+        "genelab: No display detected: no window can be opened; --viewer web serves a page instead\n"
+    )

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--steps",
     type=click.IntRange(min=0),
-    help="Length of a headless run in control steps [240]; a viewer ignores it.",
+    help="Length of a headless run in control steps [240]; a viewer ignores it. 0: a showcase goes on for ever.",
 )
 @click.option("--max-steps", type=click.IntRange(min=0), help="Stop after this many control steps, viewer or not.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of all random numbers.")

@@ -97,6 +97,8 @@ def _panels(groups: Sequence[Group]) -> dict[str, str]:
         chosen |= {tag: tag.removeprefix(kind) for tag in sorted(tags) if tag.startswith(kind)}
     if "Policy/mean_std" in tags:
         chosen["Policy/mean_std"] = "standard deviation of the actions"
+    if not chosen:  # no episode has ended yet
+        chosen["Train/env_steps"] = "control steps"
     return dict(list(chosen.items())[:MOST_PANELS])
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from genelab import __version__
 from genelab.config import atomic_write_bytes, atomic_write_text
+from genelab.errors import UsageError
 from genelab.report.curves import Unit, draw_curves, draw_terms
 from genelab.report.runs import Group, read_groups
 from genelab.report.tables import Table, difference_table, evaluation_table, machine_table, run_table
@@ -53,6 +54,8 @@ class Report:
 def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> Report:
     """Write the page, and beside it `curves.png` and the evaluation table as Markdown."""
     check_out(out)
+    if out.suffix.lower() not in (".html", ".htm"):  # another name could be that of the picture or the table
+        raise UsageError(f"--out: {out} must end in .html")
     groups = read_groups(paths)
     table = evaluation_table(groups)
     report = Report(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,11 @@ class Run:
             steps = self.curves["Train/env_steps"]
             return np.interp(iteration, steps.iteration, steps.values)
         return np.interp(iteration, *self._minutes())
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took. A resumed run has gone on for longer than its record says, which is of the last part."""
+        return 60.0 * float(self._minutes()[1][-1]) if "resumed_from" in self.record else self.record["wall_seconds"]
 
     def _minutes(self) -> tuple[np.ndarray, np.ndarray]:
         """Time spent collecting and learning; the clock on the wall would count the pause before a resume."""
@@ -156,10 +161,20 @@ def _read_events(path: Path, record: dict[str, Any]) -> dict[str, Curve]:
         raise UsageError(f"{path} has no curves to show: {where}")
     curves = {}
     for tag in tags:
-        events = log.Scalars(tag)
-        steps = np.array([event.step for event in events], dtype=np.float64)
-        curves[tag] = Curve(iteration=steps, values=np.array([event.value for event in events], dtype=np.float64))
+        points = _last_told((event.step, event.value) for event in log.Scalars(tag))
+        iteration, values = np.array(points, dtype=np.float64).T
+        curves[tag] = Curve(iteration=iteration, values=values)
     return curves
+
+
+def _last_told(points: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Without the iterations that were lost when a run was killed, and told again when it was resumed before them."""
+    kept: list[tuple[int, float]] = []
+    for point in points:
+        while kept and kept[-1][0] >= point[0]:
+            kept.pop()
+        kept.append(point)
+    return kept
 
 
 def _read_evaluations(path: Path) -> list[dict[str, Any]]:

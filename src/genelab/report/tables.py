@@ -95,7 +95,7 @@ def _mean(values: Sequence[float], of_one: Interval | None, digits: int) -> str:
 def _effort(group: Group) -> tuple[str, str, str]:
     records = [run.record for run in group.runs]
     steps = [record.get("env_steps") or _last_steps(run) for record, run in zip(records, group.runs, strict=True)]
-    seconds = [record["wall_seconds"] for record in records if record.get("wall_seconds")]
+    seconds = [run.seconds for run in group.runs if run.seconds]
     time = duration(sum(seconds) / len(seconds)) if seconds else "–"
     return f"{records[0]['num_envs']:,}", f"{sum(steps) / len(steps):,.0f}", time
 
@@ -112,7 +112,7 @@ def run_table(groups: Sequence[Group]) -> Table:
             record = run.record
             started = datetime.datetime.fromisoformat(record["started_at"]).strftime("%Y-%m-%d %H:%M")
             speed = f"{record['steps_per_second']:,.0f}" if record.get("steps_per_second") else "–"
-            length = duration(record["wall_seconds"]) if record.get("wall_seconds") else "–"
+            length = duration(run.seconds) if run.seconds else "–"
             rows.append((group.label, str(record["seed"]), record["status"], started, length, speed, str(run.path)))
     return Table(head=("run", "seed", "status", "started, UTC", "time", "steps/s", "directory"), rows=rows)
 

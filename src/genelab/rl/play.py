@@ -101,7 +101,10 @@ def play_task(
         env_cfg.scene.num_envs = max(env_cfg.scene.num_envs, film.num_envs if num_envs is None else 1)
         if film.length is not None and not any(override.path == "env.simulation.steps" for override in overrides):
             env_cfg.simulation.steps = film.length
-    total = max_steps if max_steps is not None or viewer is not None else env_cfg.simulation.steps
+    steps: int | None = env_cfg.simulation.steps
+    if steps == 0 and not isinstance(env_cfg, ManagerBasedRlEnvCfg):
+        steps = None  # a scene plays until Ctrl-C
+    total = max_steps if max_steps is not None or viewer is not None else steps
     env = make_env(env_cfg, notify=notify)
     if isinstance(env, ManagerBasedRlEnv):
         env.watcher = NanGuard(env, TASKS.entry(task_id).id, DUMPS)

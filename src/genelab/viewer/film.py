@@ -135,18 +135,18 @@ class Encoder:
         self._stream = self._file.add_stream(_CODEC, rate=fps, options={"crf": "20", "preset": "veryfast"})
         self._stream.width, self._stream.height = size
         self._stream.pix_fmt = "yuv420p"
-        self._whole = False
+        self._pictures = 0
+        self._broken = False
 
     def add(self, picture: np.ndarray) -> None:
         """One more picture, `(height, width, 3)` bytes."""
-        self._whole = False
         self._write(self._av.VideoFrame.from_ndarray(picture, format="rgb24"))
-        self._whole = True
+        self._pictures += 1
 
     def close(self) -> None:
-        """Finish the file and give it its name; without a picture, or with one that failed, there is none."""
+        """Finish the file and give it its name; without a picture, or after one that failed, there is none."""
         try:
-            if self._whole:
+            if self._pictures and not self._broken:
                 self._write(None)
                 self._file.close()
                 os.replace(self._temporary, self.path)
@@ -160,6 +160,7 @@ class Encoder:
             for packet in self._stream.encode(frame):
                 self._file.mux(packet)
         except OSError as error:
+            self._broken = True
             raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> GenelabError:

@@ -17,6 +17,8 @@ from genelab.viewer.puppet import Puppet
 
 MAX_GEOMS = 5000
 """The most shapes in one picture."""
+_EMPTY = (0.93, 0.94, 0.95, 1.0)
+"""Colour of a picture where nothing is drawn."""
 _CHOICE = "PYOPENGL_PLATFORM"
 """The variable that MuJoCo tells PyOpenGL with what to draw."""
 
@@ -38,6 +40,7 @@ class Offscreen:
         except mujoco.FatalError as error:
             raise no_renderer([summary(error)]) from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        mujoco.mjr_rectangle(mujoco.MjrRect(0, 0, *size), *_EMPTY)  # what no tile covers
         self._scene = mujoco.MjvScene(model, maxgeom=MAX_GEOMS)
         self._option = mujoco.MjvOption()
         self._tiles = list(tile_rectangles(tiles, size))

@@ -59,17 +59,20 @@ class Pace:
     def wait(self, meanwhile: Callable[[], None]) -> bool:
         """Wait until the next step is due, doing something over and over meanwhile; False: there is none."""
         meanwhile()
-        while self._paused and not self._single and not self.closed:
-            self._sleep(_SLICE)
-            meanwhile()
-        self._single = False
-        now = self._clock()
-        if self._due is None or now - self._due > _LATE:
-            self._due = now
-        while not self.closed and not self._paused and (left := (self._due or 0.0) - self._clock()) > 0:
+        while not self.closed and not self._single and (left := self._time_left()) > 0:
             self._sleep(min(left, _SLICE))
             if left > _SLICE:
                 meanwhile()
+        self._single = False
         if self._due is not None:
             self._due += self._dt / self._speed
         return not self.closed
+
+    def _time_left(self) -> float:
+        """How long until the next step is due, s; paused: for ever."""
+        if self._paused:
+            return math.inf
+        now = self._clock()
+        if self._due is None or now - self._due > _LATE:
+            self._due = now
+        return self._due - now

@@ -44,8 +44,10 @@ class WebViewer:
         self.player = player
         self.pace = Pace(player.env.step_dt)
         self.server = _serve(viser, cfg)
-        self.address = f"http://{cfg.host}:{self.server.get_port()}"
+        host = f"[{cfg.host}]" if ":" in cfg.host else cfg.host
+        self.address = f"http://{host}:{self.server.get_port()}"
         self._selected = 0
+        self._wheels: list[tuple[Any, Callable[[], None]]] = []
         self._wishes: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._rewards: deque[tuple[int, float]] = deque(maxlen=_HISTORY)
         self._frame_at = self._text_at = 0.0
@@ -138,7 +140,7 @@ class WebViewer:
         gui.add_button("Step", icon=viser.Icon.PLAYER_TRACK_NEXT).on_click(lambda _: self._wish(self._step_once))
         gui.add_button("Reset", icon=viser.Icon.REFRESH).on_click(lambda _: self._wish(self._restart))
         speed = gui.add_dropdown("Speed", options=list(SPEEDS), initial_value="1")
-        speed.on_update(lambda _: setattr(self.pace, "speed", SPEEDS[speed.value]))
+        speed.on_update(lambda _: self._wish(lambda: setattr(self.pace, "speed", SPEEDS[speed.value])))
         if self.player.env.num_envs > 1:
             which = gui.add_slider("Environment", min=0, max=self.player.env.num_envs - 1, step=1, initial_value=0)
             which.on_update(lambda _: self._wish(lambda: self._select(int(which.value))))
@@ -147,8 +149,8 @@ class WebViewer:
             track.on_update(lambda _: setattr(self._scene, "camera_tracking_enabled", track.value))
         if self.player.checkpoints:
             names = list(self.player.checkpoints)
-            policy = gui.add_dropdown("Policy", options=names, initial_value=_among(self.player.policy, names))
-            policy.on_update(lambda _: self._wish(lambda: self.player.load(policy.value)))
+            self._policy = gui.add_dropdown("Policy", options=names, initial_value=_among(self.player.policy, names))
+            self._policy.on_update(lambda _: self._wish(lambda: self.player.load(self._policy.value)))
         for name, term in self._commands():
             with gui.add_folder(f"Command {name}"):
                 self._build_command(term)
@@ -190,6 +192,7 @@ class WebViewer:
             steer.value = True
             self._wish(apply)
 
+        self._wheels.append((steer, apply))
         steer.on_update(lambda _: self._wish(apply))
         for slider in sliders:
             slider.on_update(take_the_wheel)
@@ -207,7 +210,11 @@ class WebViewer:
         self._rewards.clear()
 
     def _select(self, env: int) -> None:
+        for _, term in self._commands():
+            term.fixed[self._selected] = False
         self._selected = env
+        for _, apply in self._wheels:
+            apply()
         self._rewards.clear()
 
     def _write(self, now: float) -> None:

@@ -6,6 +6,7 @@ import math
 import queue
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import mujoco
 import numpy as np
 
 from genelab.errors import GenelabError
-from genelab.viewer.base import Player
+from genelab.viewer.base import Player, has_display
 from genelab.viewer.marks import marks_of
 from genelab.viewer.pace import SPEEDS, Pace
 from genelab.viewer.puppet import Puppet
@@ -172,11 +173,15 @@ def _plot(figure: mujoco.MjvFigure, rewards: deque[float]) -> None:
 
 def _library() -> Any:
     """MuJoCo's viewer, once it is sure that a window can be opened: it would wait for ever otherwise."""
+    if not has_display():
+        raise GenelabError("No display detected: no window can be opened; --viewer web serves a page instead")
     try:
         import glfw
         import mujoco.viewer
     except (ImportError, RuntimeError) as error:
         raise GenelabError(f"no window can be opened here ({error}); --viewer web serves a page instead") from error
-    if not glfw.init():
-        raise GenelabError("no window can be opened on this display; --viewer web serves a page instead")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says the same as the line below, in two of its own
+        if not glfw.init():
+            raise GenelabError("no window can be opened on this display; --viewer web serves a page instead")
     return mujoco.viewer
