@@ -3,7 +3,7 @@
 Raw physics and `env.step` are measured in turns in one process (`benchmarks.throughput`), everything else by the
 workflows of `genelab benchmark`, each in a process of its own; the bundles stay in the output directory. Ratios are
 what to compare: each line says what it is held against. Runtime is `env.step` alone, play has the policy as well,
-collecting storage, and training the updates.
+collecting storage, and training the updates; those three are held against `env.step` within them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.startup import COMMANDS, measure_commands
 from benchmarks.throughput import TASK_SIZES, measure
 from genelab import TASKS
 from genelab.bench import read_bundle
-from genelab.bench.schema import Bundle, MeanStd, PlayBundle, RuntimeBundle, TrainingBundle
+from genelab.bench.schema import Bundle, MeanStd, PlayBundle, Runtime, RuntimeBundle, TrainingBundle
 from genelab.rl.locate import pretrained_policy
 
 GENELAB = str(Path(sys.executable).with_name("genelab"))
@@ -80,8 +80,7 @@ def _speed(task: str, num_envs: int, args: argparse.Namespace) -> Iterator[Figur
     size, steps = ["--num-envs", str(num_envs)], ["--num-steps", str(args.steps)]
     runtime = _run("runtime", task, args.out, *size, *steps)
     assert isinstance(runtime, RuntimeBundle)
-    base = _rate(runtime.runtime.total_fps)
-    yield Figure(what=f"{name}: runtime", value=base, unit=unit)
+    yield Figure(what=f"{name}: runtime", value=_rate(runtime.runtime.total_fps), unit=unit)
     times = runtime.runtime.startup_time_s
     imports = times.python_imports or 0.0
     rest = sum(value or 0.0 for value in (times.task_config, times.app_launch, times.env_creation, times.first_step))
@@ -89,15 +88,22 @@ def _speed(task: str, num_envs: int, args: argparse.Namespace) -> Iterator[Figur
     if pretrained_policy(task) is not None:
         played = _run("play", task, args.out, *size, *steps, "--checkpoint", "pretrained")
         assert isinstance(played, PlayBundle)
-        fps = _rate(played.runtime.total_fps)
-        yield Figure(what=f"{name}: play", value=fps, unit=unit, against="runtime", ratio=fps / base)
+        yield within(f"{name}: play", played.runtime.total_fps, played.runtime)
     iterations = ["--max-iterations", str(args.iterations)]
     trained = _run("training", task, args.out, *size, *iterations, "--quiet", *_demos(task, num_envs, args.out))
     assert isinstance(trained, TrainingBundle)
     library = trained.run.framework
-    collected, total = _rate(trained.runtime.collection_fps), _rate(trained.runtime.total_fps)
-    for part, fps in ((f"{library} collecting", collected), (f"{library} training", total)):
-        yield Figure(what=f"{name}: {part}", value=fps, unit=unit, against="runtime", ratio=fps / base)
+    yield within(f"{name}: {library} collecting", trained.runtime.collection_fps, trained.runtime)
+    yield within(f"{name}: {library} training", trained.runtime.total_fps, trained.runtime)
+
+
+def within(what: str, rate: MeanStd | None, runtime: Runtime) -> Figure:
+    """A rate against that of `env.step` in the same run; alone if nobody waited for the GPU that stepped."""
+    fps, timing = _rate(rate), runtime.environment_step_timing
+    if timing is None or timing.simulation_step_time_s is None:
+        return Figure(what=what, value=fps, unit="steps/s")
+    ratio = fps / timing.environment_step_fps.mean
+    return Figure(what=what, value=fps, unit="steps/s", against="its own `env.step`", ratio=ratio)
 
 
 def _demos(task: str, num_envs: int, out: Path) -> list[str]:

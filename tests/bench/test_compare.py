@@ -10,8 +10,19 @@ from typing import Any
 
 import pytest
 
-from genelab.bench.compare import Comparison, bundle_files, compare_bundles
-from genelab.bench.schema import RunConfig, RuntimeBundle, StartupBundle, StartupConfig, StartupPhase
+from genelab.bench.compare import Comparison, bundle_files, compare_bundles, workload_of
+from genelab.bench.metrics import StepTimes, step_timing
+from genelab.bench.schema import (
+    EnvironmentStepTiming,
+    GpuDeviceInfo,
+    Learning,
+    RunConfig,
+    RuntimeBundle,
+    StartupBundle,
+    StartupConfig,
+    StartupPhase,
+    TrainingBundle,
+)
 from genelab.bench.serialize import write_bundle
 from genelab.cli.main import run
 from genelab.errors import UsageError
@@ -57,6 +68,13 @@ def test_runs_of_a_side_are_pooled_by_work_over_time_with_an_interval() -> None:
     assert three.interval == pytest.approx((1 / (mean + half), 1 / (mean - half)))
 
 
+GPU = GpuDeviceInfo(name="A GPU", mem_gb=8.0, compute_cap="8.9")
+
+
+def timing(warmup_steps: int) -> EnvironmentStepTiming | None:
+    return step_timing(StepTimes(environment=[1.0]), num_envs=4, warmup_steps=warmup_steps)
+
+
 def changed(part: str, **values: Any) -> RuntimeBundle:
     bundle = runtime_bundle()
     return dataclasses.replace(bundle, **{part: dataclasses.replace(getattr(bundle, part), **values)})
@@ -72,16 +90,51 @@ def changed(part: str, **values: Any) -> RuntimeBundle:
             changed("run", config=RunConfig(physics_backend="mujoco", overrides=("env.decimation=2",))),
             "overrides none ≠ env.decimation=2",
         ),
-        (changed("runtime", iterations_completed=5), "steps 10 ≠ 5"),
+        (changed("run", framework="skrl"), "framework None ≠ skrl"),
+        (changed("run", max_iterations=5), "max_iterations None ≠ 5"),
+        (changed("runtime", iterations_completed=5), "iterations_completed 10 ≠ 5"),
+        (changed("runtime", environment_step_timing=timing(warmup_steps=7)), "warmup_steps None ≠ 7"),
         (changed("versions", torch="3"), "torch 2 ≠ 3"),
         (changed("hardware", cpu_name="Another CPU"), "CPU A CPU ≠ Another CPU"),
         (changed("hardware", cpu_count=64), "cores 2 ≠ 64"),
+        (changed("hardware", gpu_devices=(GPU,)), "GPU none ≠ A GPU"),
+        (changed("runtime", total_fps=None), "b.json: has no total_fps"),
         (changed("run", status="crashed"), "b.json: the run crashed; only completed runs can be compared"),
     ],
 )
 def test_what_is_not_comparable_is_refused_by_name(other: RuntimeBundle, why: str) -> None:
     with pytest.raises(UsageError, match=re.escape(why)):
         compare_bundles({Path("a.json"): runtime_bundle()}, {Path("b.json"): other})
+
+
+def test_a_training_that_stopped_early_is_other_work() -> None:
+    base = runtime_bundle()
+    facts = {one: getattr(base, one) for one in ("run", "versions", "hardware", "resources")}
+    full, short = (
+        TrainingBundle(
+            **facts,
+            runtime=dataclasses.replace(base.runtime, iterations_completed=count),
+            learning=Learning(ema_alpha=0.1),
+        )
+        for count in (9, 3)
+    )
+    with pytest.raises(UsageError, match="iterations_completed 9 ≠ 3"):
+        compare_bundles({Path("a.json"): full}, {Path("b.json"): short})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        (("a=1", "b=2"), ("b=2", "a=1"), True),
+        ((), ("env.simulation.engine=mujoco", "env.simulation.vis=False", "env.seed=3"), True),
+        (("a=1",), ("a=2", "a=1"), True),
+        (("a=1",), ("a=1", "a=2"), False),
+        (("a=1",), ("a=1", "b=2"), False),
+    ],
+)
+def test_overrides_are_compared_by_what_they_do(before: tuple[str, ...], after: tuple[str, ...], same: bool) -> None:
+    first, second = (changed("run", config=RunConfig(physics_backend="mujoco", overrides=o)) for o in (before, after))
+    assert (workload_of(first) == workload_of(second)) is same
 
 
 def test_another_genelab_seed_and_host_is_what_a_comparison_is_for() -> None:

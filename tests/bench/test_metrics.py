@@ -31,7 +31,7 @@ def test_a_rate_is_all_work_over_all_time() -> None:
 
 
 def test_the_time_of_a_step_is_split() -> None:
-    times = StepTimes(environment=[1.0, 3.0], simulation=[0.5, 1.5], simulation_calls=8)
+    times = StepTimes(environment=[1.0, 3.0], simulation=[0.5, 1.5], simulation_calls=[3, 5])
     timing = step_timing(times, num_envs=4, warmup_steps=5)
     assert timing is not None
     assert timing.environment_step_time_s == MeanStd(mean=2.0, std=math.sqrt(2), peak=3.0)
@@ -40,6 +40,18 @@ def test_the_time_of_a_step_is_split() -> None:
     assert timing.outside_simulation_step_fraction == pytest.approx(0.5)
     assert (timing.environment_step_calls, timing.simulation_step_calls, timing.warmup_steps) == (2, 8, 5)
     assert timing.measurement_mode == "host_return"
+
+
+def test_the_first_steps_can_be_left_out() -> None:
+    times = StepTimes(
+        starts=[0.0, 5.0, 9.0], environment=[4.0, 1.0, 3.0], simulation=[2.0, 0.5, 1.5], simulation_calls=[2, 3, 5]
+    )
+    rest = times.after(1)
+    assert (times.wall_s, rest.wall_s, StepTimes().wall_s) == (12.0, 7.0, 0.0)
+    timing = step_timing(rest, num_envs=4, warmup_steps=1)
+    assert timing is not None
+    assert timing.environment_step_fps.mean == 2.0
+    assert (timing.environment_step_calls, timing.simulation_step_calls) == (2, 8)
 
 
 def test_what_cannot_be_told_apart_is_none() -> None:

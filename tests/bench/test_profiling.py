@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from genelab.bench.profiling import Phases, read_whitelist
+from genelab.bench.profiling import Phases, _name, read_whitelist
 from genelab.errors import UsageError
 
 
@@ -46,6 +46,36 @@ def test_functions_are_named_by_module_with_their_calls() -> None:
     assert found["json:dumps"].calls == 7
     assert found[f"{__name__}:busy"].cum_time_s >= found["json:dumps"].cum_time_s
     assert len(phases.report(top_n=2)["task_config"].top_functions) == 2
+
+
+def test_frozen_modules_keep_their_whole_name() -> None:
+    """`importlib._bootstrap` and `importlib._bootstrap_external` are two."""
+    assert _name("<frozen importlib._bootstrap_external>", "f", {}) == "importlib._bootstrap_external:f"
+    assert _name("<frozen zipimport>", "f", {}) == "zipimport:f"
+    assert _name("<string>", "f", {}) == "<string>:f"
+    assert _name("/somewhere/module.py", "f", {}) == "module:f"
+
+
+def test_functions_of_one_name_in_one_module_are_one() -> None:
+    class One:
+        def work(self) -> None:
+            busy(1)
+
+    class Other:
+        def work(self) -> None:
+            busy(2)
+
+    phases = Phases(profile=True)
+    with phases.phase("first_step"):
+        One().work()
+        Other().work()
+        Other().work()
+    functions = phases.report(99)["first_step"].top_functions
+    names = [one.name for one in functions]
+    assert len(names) == len(set(names))
+    found = {one.name: one for one in functions}
+    assert found[f"{__name__}:work"].calls == 3
+    assert found[f"{__name__}:work"].cum_time_s >= found[f"{__name__}:busy"].cum_time_s
 
 
 def test_a_whitelist_keeps_what_it_names_and_tells_what_it_misses() -> None:

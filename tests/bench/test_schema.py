@@ -127,6 +127,34 @@ def test_a_file_that_is_no_bundle_is_refused_by_what_is_wrong(
         read_bundle(path)
 
 
+def test_a_file_from_before_a_field_is_read_with_its_default(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for workflow, (part, name, default) in {
+        "runtime": ("versions", "numpy", None),
+        "training": ("resources", "ram_gb", None),
+        "play": ("run", "max_iterations", None),
+        "startup": ("config", "whitelist", None),
+    }.items():
+        content = to_dict(of_each_kind()[workflow])
+        del content[part][name], content["extra"]
+        path.write_text(json.dumps(content))
+        bundle = read_bundle(path)
+        assert workflow_of(bundle) == workflow
+        assert (getattr(getattr(bundle, part), name), bundle.extra) == (default, {})
+    content = to_dict(runtime_bundle())
+    del content["run"]["seed"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=re.escape("a.json is not a RuntimeBundle: .run: has run_id")):
+        read_bundle(path)
+
+
+def test_another_version_of_the_schema_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**to_dict(runtime_bundle()), "schema_version": 2}))
+    with pytest.raises(UsageError, match=re.escape("a.json has schema_version 2; this genelab reads 1")):
+        read_bundle(path)
+
+
 @pytest.mark.parametrize(("text", "message"), [("{", "is not JSON"), ('{"a": NaN}', "NaN is no number"), ("[]", "no")])
 def test_a_file_that_is_no_json_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)

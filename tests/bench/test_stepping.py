@@ -96,7 +96,7 @@ def test_the_engines_part_of_a_step_is_told_apart(clock: Clock) -> None:
     env.reset()
     run_step_loop(env, act, 4, timer=timer, warmup_steps=1)
     assert (timer.times.environment, timer.times.simulation) == ([5.0] * 4, [2.0] * 4)
-    assert timer.times.simulation_calls == 8
+    assert timer.times.simulation_calls == [2] * 4
 
 
 def test_the_clock_waits_for_the_device(clock: Clock) -> None:
@@ -153,6 +153,13 @@ def test_short_episodes_do_not_count_where_long_ones_would_not() -> None:
     env.max_episode_length = 6
     assert run_play_loop(env, act, 5).returns == []
     assert run_play_loop(env, act, 6).lengths == [2, 3]
+
+
+def test_without_a_longest_episode_none_counts() -> None:
+    env = StubEnv((2, 3))
+    del env.max_episode_length
+    record = run_play_loop(env, act, 6)
+    assert (len(record.step_times), record.returns) == (6, [])
 
 
 def test_a_warm_up_is_followed_by_a_reset_with_the_same_seed() -> None:

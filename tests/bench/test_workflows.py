@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import torch
 from torch import Tensor
 
 from genelab import TASKS, TaskCfg
-from genelab.bench import Output, PlayBenchmark, RuntimeBenchmark, Workload, read_bundle
+from genelab.bench import Output, PlayBenchmark, RuntimeBenchmark, TrainingBenchmark, Workload, read_bundle
 from genelab.bench.schema import BUNDLES, Bundle, PlayBundle, RuntimeBundle, StartupBundle, TrainingBundle
 from genelab.bench.serialize import json_schema
 from genelab.cli.main import run
@@ -114,6 +116,8 @@ def test_runtime(capfd: pytest.CaptureFixture[str]) -> None:
     times = speed.startup_time_s
     assert None not in (times.python_imports, times.task_config, times.app_launch, times.env_creation, times.first_step)
     assert speed.total_wall_time_s < run_.duration_s
+    start, end = (datetime.datetime.fromisoformat(stamp) for stamp in (run_.start_time_utc, run_.end_time_utc))
+    assert (end - start).total_seconds() == pytest.approx(run_.duration_s, abs=0.05)
     (flat,) = Path("out").glob("*.phases.json")
     assert speed.total_fps is not None
     assert json.loads(flat.read_text())["runtime"]["total_fps.mean"] == speed.total_fps.mean
@@ -171,13 +175,16 @@ def test_training_and_playing_with_each_library(library: str, capfd: pytest.Capt
     assert (trained.runtime.iterations_completed, trained.runtime.steps_per_iteration) == (2, 96)
     timing = trained.runtime.environment_step_timing
     assert timing is not None
-    assert timing.environment_step_calls == 48
+    assert (timing.warmup_steps, timing.environment_step_calls, timing.simulation_step_calls) == (24, 24, 24)
     assert trained.learning.reward is not None
     assert trained.learning.reward.series_per_iter is not None
     assert len(trained.learning.reward.series_per_iter) == 2
     rates = [trained.runtime.total_fps, trained.runtime.collection_fps, timing.environment_step_fps]
     means = [rate.mean for rate in rates if rate is not None]
     assert means == sorted(means)  # the more is counted, the slower
+    assert (trained.extra["iterations_measured"], trained.extra["env_steps"]) == (1, 192)
+    assert trained.runtime.iteration_time_s is not None
+    assert trained.runtime.total_wall_time_s >= trained.runtime.iteration_time_s.mean
     assert trained.success_rate is None
     assert trained.checkpoint_path is not None
 
@@ -229,8 +236,58 @@ def test_training_counts_success_and_stops_at_enough(lasting_task: str, capfd: p
     assert bundle.success_rate is not None
     assert 0 < bundle.success_rate < 1
     assert bundle.learning.success_rate is not None
+    hits = bundle.success_rate * bundle.extra["success_episodes"]
+    assert hits == pytest.approx(round(hits))
+    assert bundle.extra["success_ci95_low"] < bundle.success_rate < bundle.extra["success_ci95_high"]
     assert bundle.checkpoint_path is not None
     assert Path(bundle.checkpoint_path).is_file()
+
+
+def test_the_first_iteration_of_a_training_is_cold_and_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_step(monkeypatch, 1, lambda: time.sleep(2.0))
+    benchmark("training", "--max-iterations", "3", "-q")
+    bundle = bundle_of("training")
+    assert isinstance(bundle, TrainingBundle)
+    speed, timing = bundle.runtime, bundle.runtime.environment_step_timing
+    assert timing is not None
+    assert (speed.iterations_completed, timing.warmup_steps, timing.environment_step_calls) == (3, 24, 48)
+    assert speed.startup_time_s.first_step is not None
+    assert speed.startup_time_s.first_step >= 2.0
+    assert bundle.extra["iterations_measured"] == 2
+    assert bundle.extra["first_iteration_s"] >= 2.0
+    assert speed.iteration_time_s is not None
+    assert speed.iteration_time_s.peak < 2.0
+    assert speed.total_wall_time_s >= 2 * speed.iteration_time_s.mean
+    assert timing.environment_step_time_s.peak < 2.0
+
+
+def test_a_training_of_one_iteration_is_measured_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_step(monkeypatch, 1, lambda: time.sleep(0.5))
+    benchmark("training", "--max-iterations", "1", "-q")
+    bundle = bundle_of("training")
+    assert isinstance(bundle, TrainingBundle)
+    timing = bundle.runtime.environment_step_timing
+    assert timing is not None
+    assert (timing.warmup_steps, timing.environment_step_calls) == (0, 24)
+    assert bundle.extra["iterations_measured"] == 1
+    assert bundle.runtime.total_wall_time_s == bundle.extra["first_iteration_s"] >= 0.5
+
+
+def test_success_is_counted_without_waiting_for_the_device() -> None:
+    """A meta tensor has no value to read."""
+    flags = torch.zeros(4, dtype=torch.bool, device="meta")
+    training = TrainingBenchmark(workload=Workload(task=TASK))
+    for _ in range(2):
+        training._after_step((None, None, flags, flags, {"is_success": flags}))
+
+
+def test_a_training_that_crashes_names_its_newest_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_step(monkeypatch, 60, raising(GenelabError("lost")))
+    benchmark("training", "--max-iterations", "9", "--agent.save-interval", "1", "-q", code=1)
+    bundle = bundle_of("training")
+    assert isinstance(bundle, TrainingBundle)
+    assert bundle.checkpoint_path is not None
+    assert Path(bundle.checkpoint_path).match("out/rsl_rl_*/model_2.pt")
 
 
 def test_a_task_that_does_not_tell_of_success_says_so(capfd: pytest.CaptureFixture[str]) -> None:

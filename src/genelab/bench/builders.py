@@ -10,7 +10,6 @@ from genelab.bench.metrics import (
     SuccessCount,
     learning_curve,
     mean_std,
-    pooled,
     step_timing,
     throughput,
 )
@@ -33,6 +32,7 @@ from genelab.bench.schema import (
     TrainingBundle,
     Versions,
 )
+from genelab.rl.statistics import Interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +119,13 @@ def build_runtime(
     num_envs: int,
     warmup_steps: int = 0,
     steps: StepTimes | None = None,
+    completed: int | None = None,
 ) -> Runtime:
-    """How fast it was."""
+    """How fast it was; `completed` are all iterations, where not all were measured."""
     done = len(iterations.seconds)
     return Runtime(
         startup_time_s=startup,
-        iterations_completed=done,
+        iterations_completed=done if completed is None else completed,
         total_wall_time_s=iterations.wall_s,
         steps_per_iteration=steps_per_iteration,
         iteration_time_s=mean_std(iterations.seconds),
@@ -145,6 +146,12 @@ def build_runtime_bundle(facts: Facts, runtime: Runtime, extra: dict[str, Scalar
         resources=facts.resources,
         extra=extra or {},
     )
+
+
+def interval_extra(name: str, interval: Interval | None) -> dict[str, Scalar]:
+    """A 95 % interval as two scalars."""
+    low, high = (None, None) if interval is None else interval
+    return {f"{name}_low": low, f"{name}_high": high}
 
 
 def build_startup_bundle(
@@ -168,11 +175,11 @@ def build_training_bundle(
     *,
     ema_alpha: float,
     keep_series: bool,
-    success_window: int,
+    success: SuccessCount,
     checkpoint_path: str | None,
     extra: dict[str, Scalar] | None = None,
 ) -> TrainingBundle:
-    """The bundle of a training."""
+    """The bundle of a training; `success` is that of its last window."""
     rates = [count.rate for count in series.success]
     return TrainingBundle(
         run=facts.run,
@@ -186,7 +193,7 @@ def build_training_bundle(
             ep_length=learning_curve(series.ep_length, ema_alpha, keep=keep_series),
             success_rate=learning_curve(rates, ema_alpha, keep=keep_series),
         ),
-        success_rate=pooled(series.success[-success_window:]).rate,
+        success_rate=success.rate,
         checkpoint_path=checkpoint_path,
         extra=extra or {},
     )

@@ -12,13 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from genelab.bench.schema import Bundle, MeanStd, StartupBundle, TrainingBundle, workflow_of
+from genelab.bench.schema import Bundle, MeanStd, StartupBundle, workflow_of
 from genelab.bench.serialize import read_bundle
 from genelab.errors import UsageError
 from genelab.rl.statistics import Interval, mean_interval
 
 _CHANGING = ("genelab", "git_commit", "git_branch", "git_dirty")
 """Versions that a comparison is about."""
+_NO_WORK = ("env.simulation.engine", "env.simulation.vis", "env.seed", "agent.seed")
+"""Overrides that are compared elsewhere, or change nothing of the work."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,8 @@ def compare_bundles(
     for path, bundle in everything.items():
         if bundle.run.status != "completed":
             raise UsageError(f"{path}: the run {bundle.run.status}; only completed runs can be compared")
+        if not isinstance(bundle, StartupBundle) and bundle.runtime.total_fps is None:
+            raise UsageError(f"{path}: has no total_fps, which is what the gate compares")
     _check_comparable(everything)
     rows = []
     for name, read in _numbers(next(iter(everything.values()))).items():
@@ -140,19 +144,24 @@ def workload_of(bundle: Bundle) -> dict[str, Any]:
         "framework": run.framework,
         "num_envs": run.num_envs,
         "max_iterations": run.max_iterations,
-        "overrides": ", ".join(run.config.overrides) or "none",
+        "overrides": _overrides(run.config.overrides),
     }
     if not isinstance(bundle, StartupBundle):
         timing = bundle.runtime.environment_step_timing
         work["warmup_steps"] = None if timing is None else timing.warmup_steps
         work["steps_per_iteration"] = bundle.runtime.steps_per_iteration
-        if not isinstance(bundle, TrainingBundle):
-            work["steps"] = bundle.runtime.iterations_completed
+        work["iterations_completed"] = bundle.runtime.iterations_completed
         work["checkpoint"] = bundle.extra.get("checkpoint_sha256")
     versions = {name: value for name, value in asdict(bundle.versions).items() if name not in _CHANGING}
     machine = bundle.hardware
     gpus = ", ".join(gpu.name for gpu in machine.gpu_devices) or "none"
     return {**work, **versions, "CPU": machine.cpu_name, "cores": machine.cpu_count, "GPU": gpus}
+
+
+def _overrides(changes: Sequence[str]) -> str:
+    """What they do to the work, in whatever order they were given; of one path the last counts."""
+    values = dict(change.split("=", 1) for change in changes)
+    return ", ".join(f"{path}={values[path]}" for path in sorted(values) if path not in _NO_WORK) or "none"
 
 
 def _check_comparable(bundles: dict[Path, Bundle]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from genelab.bench.schema import EnvironmentStepTiming, LearningCurve, MeanStd
+from genelab.rl.statistics import Interval, share_interval
 
 SUCCESS = "is_success"
 """The one key of a step's info that says which environments succeed."""
@@ -35,15 +36,31 @@ def throughput(work: Sequence[float], seconds: Sequence[float]) -> MeanStd | Non
 class StepTimes:
     """What was measured of `env.step`, a sample per control step."""
 
+    starts: Sequence[float] = ()
+    """When each call began, s."""
     environment: Sequence[float] = ()
     """Seconds of each call."""
     simulation: Sequence[float] | None = None
     """Seconds of the engine within each call; None if they cannot be told apart."""
-    simulation_calls: int = 0
-    wall_s: float = 0.0
-    """From the start of the first call to the end of the last."""
+    simulation_calls: Sequence[int] = ()
+    """Calls of the engine within each call."""
     synchronized: bool = False
     """Whether each call ended with waiting for the device."""
+
+    @property
+    def wall_s(self) -> float:
+        """From the start of the first call to the end of the last."""
+        return self.starts[-1] + self.environment[-1] - self.starts[0] if self.starts else 0.0
+
+    def after(self, steps: int) -> StepTimes:
+        """Without the first ones."""
+        return replace(
+            self,
+            starts=self.starts[steps:],
+            environment=self.environment[steps:],
+            simulation=None if self.simulation is None else self.simulation[steps:],
+            simulation_calls=self.simulation_calls[steps:],
+        )
 
 
 def step_timing(times: StepTimes, num_envs: int, warmup_steps: int) -> EnvironmentStepTiming | None:
@@ -64,7 +81,7 @@ def step_timing(times: StepTimes, num_envs: int, warmup_steps: int) -> Environme
         outside_simulation_step_time_s=outside,
         outside_simulation_step_fraction=fraction,
         environment_step_calls=len(times.environment),
-        simulation_step_calls=None if times.simulation is None else times.simulation_calls,
+        simulation_step_calls=None if times.simulation is None else sum(times.simulation_calls),
         measurement_mode="serialized_synchronized" if times.synchronized else "host_return",
         warmup_steps=warmup_steps,
     )
@@ -93,6 +110,11 @@ class SuccessCount:
     def rate(self) -> float | None:
         """Share of the episodes that succeeded; None before one has ended."""
         return self.hits / self.episodes if self.episodes else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 % interval of the rate; None before an episode has ended."""
+        return share_interval(self.hits, self.episodes) if self.episodes else None
 
 
 def pooled(counts: Sequence[SuccessCount]) -> SuccessCount:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genelab.bench.builders import Facts, Iterations, build_play_bundle, build_runtime
+from genelab.bench.builders import Facts, Iterations, build_play_bundle, build_runtime, interval_extra
 from genelab.bench.formatters import Output
 from genelab.bench.monitor import BenchmarkMonitor
 from genelab.bench.scenario import Scenario, made_env
 from genelab.bench.schema import PlayBundle, Scalar
 from genelab.bench.workflow import Workflow
 from genelab.errors import UsageError
-from genelab.rl.statistics import Interval, mean_interval, share_interval
+from genelab.rl.statistics import mean_interval
 
 if TYPE_CHECKING:
     from genelab.bench.stepping import PlayRecord, StepTimer
@@ -137,13 +137,12 @@ class PlayBenchmark(Workflow[PlayBundle]):
         )
 
     def _extra(self, seen: PlayRecord) -> dict[str, Scalar]:
-        done = seen.success
         return {
             "num_steps": self.num_steps,
             "episodes": len(seen.returns),
-            **_ends("reward_ci95", mean_interval(seen.returns)),
-            **_ends("ep_length_ci95", mean_interval(seen.lengths)),
-            **_ends("success_ci95", None if done is None else share_interval(done.hits, done.episodes)),
+            **interval_extra("reward_ci95", mean_interval(seen.returns)),
+            **interval_extra("ep_length_ci95", mean_interval(seen.lengths)),
+            **interval_extra("success_ci95", None if seen.success is None else seen.success.interval),
             "policy_load_s": self._load_s,
             "checkpoint_sha256": self._digest,
         }
@@ -157,9 +156,3 @@ def _exported_from(path: Path, wanted: str | None) -> str | None:
     if wanted not in (None, library):
         raise UsageError(f"--rl-library {wanted}: {path} was trained with {library}; leave the option out")
     return library
-
-
-def _ends(name: str, interval: Interval | None) -> dict[str, Scalar]:
-    """A 95 % interval as two scalars."""
-    low, high = (None, None) if interval is None else interval
-    return {f"{name}_low": low, f"{name}_high": high}

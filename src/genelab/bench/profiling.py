@@ -72,12 +72,17 @@ class Phases:
 
 
 def profiled_functions(profiler: cProfile.Profile) -> list[CProfileFunction]:
-    """Every function of a profile, the one with the most own time first."""
+    """Every function of a profile, those of one module and name together; the one with the most own time first."""
     modules = {getattr(module, "__file__", None): name for name, module in list(sys.modules.items())}
+    sums: dict[str, tuple[float, float, int]] = {}
     stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
+    for (file, _, function), (_, calls, own, cumulative, _) in stats.items():
+        name = _name(file, function, modules)
+        before = sums.get(name, (0.0, 0.0, 0))
+        sums[name] = before[0] + own, before[1] + cumulative, before[2] + calls
     functions = [
-        CProfileFunction(name=_name(file, function, modules), own_time_s=own, cum_time_s=cumulative, calls=calls)
-        for (file, _, function), (_, calls, own, cumulative, _) in stats.items()
+        CProfileFunction(name=name, own_time_s=own, cum_time_s=cumulative, calls=calls)
+        for name, (own, cumulative, calls) in sums.items()
     ]
     return sorted(functions, key=lambda one: (-one.own_time_s, one.name))
 
@@ -85,6 +90,8 @@ def profiled_functions(profiler: cProfile.Profile) -> list[CProfileFunction]:
 def _name(file: str, function: str, modules: Mapping[str | None, str]) -> str:
     if file == "~":
         return f"builtins:{function}"
+    if file.startswith("<frozen "):
+        return f"{file[8:-1]}:{function}"
     return f"{modules.get(file, Path(file).stem)}:{function}"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SCHEMA_VERSION = 1
-"""Grows when a field changes its meaning or goes; a new field does not change it."""
+"""Grows when a field changes its meaning or goes; a new field, which must have a default, does not change it."""
 
 Status = Literal["completed", "interrupted", "crashed"]
 Physics = Literal["mujoco", "genesis"]
@@ -148,10 +148,14 @@ class EnvironmentStepTiming:
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """How fast it was. An iteration is a control step, or, in training, a rollout and the update from it."""
+    """How fast it was. An iteration is a control step, or, in training, a rollout and the update from it.
+
+    The first iteration of a training, in which everything is cold, is not measured if there is another.
+    """
 
     startup_time_s: StartupTime
     iterations_completed: int
+    """All of them, measured or not."""
     total_wall_time_s: float
     """From the first measured iteration to the end of the last."""
     steps_per_iteration: int
@@ -209,10 +213,10 @@ class CProfileFunction:
     """A function in a profile."""
 
     name: str
-    """module:function."""
+    """module:function; functions of one name in one module, as methods of several classes, are one."""
     own_time_s: float
     cum_time_s: float
-    """With what it called."""
+    """With what it called; of functions of one name that call each other, the inner one counts twice."""
     calls: int
 
 

@@ -15,10 +15,11 @@ import sys
 import textwrap
 import types
 import typing
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
-from genelab.bench.schema import BUNDLES, Bundle
+from genelab.bench.schema import BUNDLES, SCHEMA_VERSION, Bundle
 from genelab.config import atomic_write_text
 from genelab.errors import UsageError
 
@@ -51,14 +52,23 @@ def read_bundle(path: Path) -> Bundle:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}") from error
-    keys = set(data) if isinstance(data, dict) else set()
+    keys = data.keys() if isinstance(data, dict) else set()
+    if "schema_version" in keys and data["schema_version"] != SCHEMA_VERSION:
+        raise UsageError(f"{path} has schema_version {data['schema_version']}; this genelab reads {SCHEMA_VERSION}")
     for kind in BUNDLES.values():
-        if keys == {field.name for field in dataclasses.fields(kind)}:
+        if _fits(keys, kind):
             try:
                 return _decode(data, kind, "")
             except ValueError as error:
                 raise UsageError(f"{path} is not a {kind.__name__}: {error}") from error
     raise UsageError(f"{path} is not a bundle of genelab benchmark {'|'.join(BUNDLES)}")
+
+
+def _fits(keys: Collection[str], kind: Any) -> bool:
+    """Whether these are its fields; one with a default may be missing, for older files do not have it."""
+    fields = dataclasses.fields(kind)
+    needed = {one.name for one in fields if one.default is one.default_factory is dataclasses.MISSING}
+    return needed <= set(keys) <= {one.name for one in fields}
 
 
 def _no_constant(word: str) -> float:
@@ -79,9 +89,9 @@ def _decode(value: Any, hint: Any, path: str) -> Any:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
-        if value.keys() != hints.keys():
+        if not _fits(value.keys(), kind):
             raise ValueError(f"{path}: has {', '.join(value) or 'nothing'}, not {', '.join(hints)}")
-        decoded = {name: _decode(value[name], inner, f"{path}.{name}") for name, inner in hints.items()}
+        decoded = {name: _decode(one, hints[name], f"{path}.{name}") for name, one in value.items()}
         return typing.cast(Any, kind)(**decoded)
     if origin is tuple and isinstance(value, list):
         return tuple(_decode(one, parts[0], f"{path}[{i}]") for i, one in enumerate(value))

@@ -35,12 +35,11 @@ class StepTimer:
         """Whether the steps count; `watch` sees the answers of all."""
         self._watch = watch
         self._synchronize = synchronize
+        self._starts: list[float] = []
         self._environment: list[float] = []
         self._simulation: list[float] = []
-        self._calls = 0
-        self._inside = 0.0
-        self._first: float | None = None
-        self._last = 0.0
+        self._calls: list[int] = []
+        self._inside, self._calls_inside = 0.0, 0
         # Where nobody waits for the device, its time cannot be split.
         self._splits = hasattr(env, "scene") and (synchronize is not None or env.device.type == "cpu")
         self._put_clock(env, self._environment_ended)
@@ -51,10 +50,10 @@ class StepTimer:
     def times(self) -> StepTimes:
         """What was measured while recording."""
         return StepTimes(
+            starts=self._starts,
             environment=self._environment,
             simulation=self._simulation if self._splits else None,
             simulation_calls=self._calls,
-            wall_s=0.0 if self._first is None else self._last - self._first,
             synchronized=self._synchronize is not None,
         )
 
@@ -76,16 +75,16 @@ class StepTimer:
 
     def _environment_ended(self, start: float, end: float, result: Any) -> None:
         if self.recording:
-            self._first = start if self._first is None else self._first
-            self._last = end
+            self._starts.append(start)
             self._environment.append(end - start)
             self._simulation.append(self._inside)
-        self._inside = 0.0
+            self._calls.append(self._calls_inside)
+        self._inside, self._calls_inside = 0.0, 0
         self._watch(result)
 
     def _simulation_ended(self, start: float, end: float, result: Any) -> None:
         self._inside += end - start
-        self._calls += self.recording
+        self._calls_inside += 1
 
 
 @torch.inference_mode()
@@ -130,7 +129,8 @@ def run_play_loop(
 
     The environment may answer with four or five values, in tensors or arrays, `(N,)` or `(N, 1)`, and with one info or
     a list of them. `env.max_episode_length` says how long an episode can be: only as many episodes of each environment
-    count as are sure to end, for counting all that ended would favour short ones. `record` is filled on the way.
+    count as are sure to end, for counting all that ended would favour short ones; none if it does not say. `record` is
+    filled on the way.
     """
     record = record or PlayRecord()
     device = getattr(env, "device", "cpu")
@@ -162,7 +162,8 @@ def run_play_loop(
             observations = outcome.observations
     finally:
         record.wall_s = time.perf_counter() - begin
-        book.close(record, len(record.step_times) // env.max_episode_length)
+        longest = getattr(env, "max_episode_length", None)
+        book.close(record, len(record.step_times) // longest if longest else 0)
     return record
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genelab.bench.builders import (
@@ -13,6 +14,7 @@ from genelab.bench.builders import (
     LearningSeries,
     build_runtime,
     build_training_bundle,
+    interval_extra,
 )
 from genelab.bench.formatters import Output
 from genelab.bench.library import budget_of, iterations_in
@@ -21,8 +23,11 @@ from genelab.bench.monitor import BenchmarkMonitor
 from genelab.bench.scenario import Scenario
 from genelab.bench.schema import TrainingBundle
 from genelab.bench.workflow import Workflow
+from genelab.errors import UsageError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from genelab.bench.stepping import StepTimer
     from genelab.envs import ManagerBasedRlEnv
     from genelab.rl import Progress
@@ -50,13 +55,16 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
 
     def __post_init__(self) -> None:
         self._iterations = Iterations()
+        self._ends: list[float] = []
+        """When each iteration ended, s."""
         self._series = LearningSeries()
         self._timer: StepTimer | None = None
-        self._ended = SuccessCount()
+        self._ended: tuple[Tensor, Tensor] | None = None
+        """Successes of this iteration and episodes that ended, on the device."""
         self._tells_success = False
         self._env_steps = 0
         self._stopped_early = False
-        self._checkpoint: str | None = None
+        self._run_dir: Path | None = None
 
     def measure(self, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> None:
         from genelab.bench.stepping import StepTimer
@@ -80,6 +88,7 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
                 monitor.begin()
             self._after_step(result)
 
+        self._run_dir = output.directory / scenario.identity(self.name).run_id(monitor)
         result = train_task(
             scenario.task,
             agent=agent,
@@ -87,12 +96,11 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
             num_envs=self.workload.num_envs,
             max_iterations=budget,
             seed=self.workload.seed,
-            log_dir=output.directory / scenario.identity(self.name).run_id(monitor),
+            log_dir=self._run_dir,
             report=self._after_iteration,
             on_env=on_env,
             notify=self.notify,
         )
-        self._checkpoint = str(result.checkpoint)
         if result.status == "interrupted" and not self._stopped_early:
             monitor.status = "interrupted"
         if self.success_threshold is not None and not self._tells_success:
@@ -103,22 +111,23 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
         if SUCCESS in info:
             self._tells_success = True
             done = terminated | truncated
-            self._ended.episodes += int(done.sum())
-            self._ended.hits += int((info[SUCCESS].bool() & done).sum())
+            ended = (info[SUCCESS].bool() & done).sum(), done.sum()  # not read here: that would wait for the device
+            self._ended = ended if self._ended is None else (self._ended[0] + ended[0], self._ended[1] + ended[1])
 
     def _after_iteration(self, progress: Progress) -> bool:
         """Keep the numbers of an iteration; True stops the training."""
         work = progress.env_steps - self._env_steps
         self._env_steps = progress.env_steps
+        self._ends.append(progress.elapsed)
         self._iterations.work.append(work)
         self._iterations.seconds.append(work / progress.total_fps)
         self._iterations.collect_seconds.append(work / progress.collect_fps)
-        self._iterations.wall_s = progress.elapsed
         self._series.reward.append(progress.return_mean)
         self._series.ep_length.append(progress.length_mean)
         if self._tells_success:
-            self._series.success.append(self._ended)
-            self._ended = SuccessCount()
+            hits, episodes = self._ended or (0, 0)
+            self._series.success.append(SuccessCount(hits=int(hits), episodes=int(episodes)))
+            self._ended = None
         self.report(progress)
         self._stopped_early = self._succeeds()
         return self._stopped_early
@@ -126,20 +135,29 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
     def _succeeds(self) -> bool:
         if self.success_threshold is None or len(self._series.success) < self.success_window:
             return False
-        rate = pooled(self._series.success[-self.success_window :]).rate
+        rate = self._success.rate
         return rate is not None and rate >= self.success_threshold
+
+    @property
+    def _success(self) -> SuccessCount:
+        return pooled(self._series.success[-self.success_window :])
 
     def build(self, scenario: Scenario, facts: Facts) -> TrainingBundle:
         steps = None if self._timer is None else self._timer.times
         if steps is not None and steps.environment:
             self.phases.seconds["first_step"] = steps.environment[0]
-        work = self._iterations.work
+        done, success = self._iterations, self._success
+        cold = 1 if len(done.seconds) > 1 else 0
+        cold_steps = sum(done.work[:cold]) // scenario.num_envs
+        measured = self._after(cold)
         runtime = build_runtime(
             self.phases.times,
-            self._iterations,
-            steps_per_iteration=work[0] if work else 0,
+            measured,
+            steps_per_iteration=measured.work[0] if measured.work else 0,
             num_envs=scenario.num_envs,
-            steps=steps,
+            warmup_steps=cold_steps,
+            steps=None if steps is None else steps.after(cold_steps),
+            completed=len(done.seconds),
         )
         return build_training_bundle(
             facts,
@@ -147,7 +165,36 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
             self._series,
             ema_alpha=self.ema_alpha,
             keep_series=self.keep_series,
-            success_window=self.success_window,
-            checkpoint_path=self._checkpoint,
-            extra={"stopped_early": self._stopped_early, "env_steps": self._env_steps},
+            success=success,
+            checkpoint_path=self._checkpoint(scenario),
+            extra={
+                "stopped_early": self._stopped_early,
+                "env_steps": self._env_steps,
+                "iterations_measured": len(measured.seconds),
+                "first_iteration_s": done.seconds[0] if done.seconds else None,
+                "success_episodes": success.episodes,
+                **interval_extra("success_ci95", success.interval),
+            },
         )
+
+    def _after(self, cold: int) -> Iterations:
+        """The iterations that are measured: without the first ones, in which everything is cold."""
+        done = self._iterations
+        seconds = done.seconds[cold:]
+        return Iterations(
+            work=done.work[cold:],
+            seconds=seconds,
+            collect_seconds=done.collect_seconds[cold:],
+            wall_s=self._ends[-1] - self._ends[cold] + seconds[0] if seconds else 0.0,
+        )
+
+    def _checkpoint(self, scenario: Scenario) -> str | None:
+        """The last one in the run directory, also of a run that crashed."""
+        from genelab.rl.locate import find_checkpoint
+
+        if self._run_dir is None:
+            return None
+        try:
+            return str(find_checkpoint(scenario.task, self._run_dir, agent=scenario.agent))
+        except UsageError:
+            return None
