@@ -154,5 +154,5 @@ def _exported_from(path: Path, wanted: str | None) -> str | None:
 
     library = read_metadata(path).get("backend")
     if wanted not in (None, library):
-        raise UsageError(f"--rl-library {wanted}: {path} was trained with {library}; leave the option out")
+        raise UsageError(f"--rl-library {wanted}: {path} was trained with {library}; give a checkpoint of {wanted}")
     return library
