@@ -49,7 +49,7 @@ class Camera:
             centre, radius = puppet.bounds({puppet.root} if follows else None)
             self._offset = centre - place
             self._view.lookat = centre
-            self._view.distance = 3.2 * radius
+            self._view.distance = (3.2 if follows else 2.6) * radius
             self._view.azimuth, self._view.elevation = 125.0, -18.0
         if follows:
             way = place + self._offset - self._view.lookat
