@@ -176,8 +176,8 @@ def _run(options: argparse.Namespace) -> None:
     for name in ("num_envs", "steps"):
         if getattr(options, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')}: must be at least 1, got {getattr(options, name)}")
-    if not options.out.parent.is_dir():
-        raise UsageError(f"--out: there is no directory {options.out.parent}")
+    if options.out.is_dir():
+        raise UsageError(f"--out: {options.out} is a directory; give a file")
     cfg = TASKS.get(TASK).env
     cfg.scene.num_envs = options.num_envs
     cfg.simulation.engine = options.engine

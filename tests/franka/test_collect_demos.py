@@ -82,7 +82,7 @@ def test_another_number_of_environments_is_explained(file: Path) -> None:
 
 
 def test_episodes_may_be_shorter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "short.npz"
+    path = tmp_path / "new" / "short.npz"
     assert main(["--num-envs", "2", "--steps", "20", "--episode-length-s", "0.5", "--out", str(path)]) == 0
     assert "success: 0.0% of 4 episodes" in capsys.readouterr().out
     with np.load(path) as arrays:
@@ -95,7 +95,7 @@ def test_episodes_may_be_shorter(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--num-envs", "0"], "--num-envs: must be at least 1, got 0"),
         (["--steps", "0"], "--steps: must be at least 1, got 0"),
         (["--episode-length-s", "-1"], "env.episode_length_s: must be positive, got -1.0"),
-        (["--out", "nowhere/demos.npz"], "--out: there is no directory nowhere"),
+        (["--out", "."], "--out: . is a directory; give a file"),
     ],
 )
 def test_bad_input_is_named(

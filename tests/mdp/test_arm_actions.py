@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import ConfigError
@@ -52,6 +53,29 @@ ROD = """
   <worldbody>
     <body name="rod" pos="0 0 1"><joint name="hinge" axis="0 1 0" pos="0 0 0"/>
       <geom size=".01" pos="1 0 0" mass="2"/>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+# Two arms on one turntable: what the left one does does not move the right one.
+TWINS = """
+<mujoco>
+  <worldbody>
+    <body name="table"><joint name="turn" axis="0 0 1"/><geom size=".1" mass="1"/>
+      <body name="left" pos="0 .5 0"><joint name="left" axis="0 0 1"/><geom size=".1" pos="1 0 0" mass="1"/></body>
+      <body name="right" pos="0 -.5 0"><joint name="right" axis="0 0 1"/><geom size=".1" pos="1 0 0" mass="1"/></body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+# A base on a plane: two rails and a hinge of one body.
+BASE = """
+<mujoco>
+  <worldbody>
+    <body name="hand"><joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>
+      <joint name="yaw" axis="0 0 1"/><geom size=".1" mass="1"/>
     </body>
   </worldbody>
 </mujoco>
@@ -158,6 +182,28 @@ def test_a_point_off_the_axis_is_carried_along_by_turning_which_the_rails_make_u
     back = 2 * math.sin(0.05)
     expected = [0.05 - 2 * back * math.cos(1.1), -2 * back * math.sin(1.1), 0.0, 1.1 - back]
     assert targets(env, 1.0, 0.0, 0.0)[0, :4].tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_joints_that_do_not_move_the_hand_have_no_part_in_it(make_env: MakeEnv) -> None:
+    point = (1.0, 0.0, 0.0)
+    arm = ik(joint_names=("turn", "left", "right"), body="right", point=point)
+    env = make_env({"arm": arm}, TWINS, joint_pos={"turn": 0.3, "left": 0.4, "right": -0.5})
+    env.reset()
+    term = env.action_manager.terms["arm"]
+    term.chain.update()
+    body = env.robot.body_names.index("right")
+    place = env.robot.body_pos_w[:, body] + gm.quat_rotate(
+        env.robot.body_quat_w[:, body], torch.tensor(point, dtype=torch.float64)
+    )
+    moved, turned = env.scene.engine.jacobian(int(env.robot.body_ids[body]), place)
+    torch.testing.assert_close(term.chain.jacobian().mT, torch.cat((moved, turned), dim=1))
+    assert not term.chain.jacobian()[:, 1].any()
+
+
+def test_a_body_of_several_joints_is_refused(make_env: MakeEnv) -> None:
+    message = r"^env\.actions\.arm: robot/hand has 3 joints, expected one for each body$"
+    with pytest.raises(ConfigError, match=message):
+        make_env({"arm": ik(joint_names=("x", "y", "yaw"))}, BASE)
 
 
 def test_weight_is_carried_on_a_rail(make_env: MakeEnv) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import zipfile
 from collections.abc import Callable, Iterator
@@ -325,14 +326,24 @@ def test_goals_are_learned_and_success_is_reported(train: Train) -> None:
     assert learned.summary()["success_rate"] > 0.8
 
 
-def test_a_resumed_run_keeps_its_episodes_to_relabel(train: Train, learners: list[Sb3Learner]) -> None:
-    train(her_agent(), slider())
+@pytest.mark.parametrize("with_demos", [False, True])
+def test_a_resumed_run_keeps_its_episodes_to_relabel(
+    with_demos: bool, train: Train, learners: list[Sb3Learner]
+) -> None:
+    def agent() -> Sb3AgentCfg:
+        agent = her_agent()
+        if with_demos:
+            write_demos(Path("demos.npz"))
+            agent.demo_path, agent.obs_normalization = "demos.npz", True
+        return agent
+
+    train(agent(), slider())
 
     def stop(progress: Any) -> None:
         if progress.done == 240:
             signal.raise_signal(signal.SIGINT)
 
-    resume_task(train(her_agent(), slider(), report=stop).path)
+    resume_task(train(agent(), slider(), report=stop).path)
     first, _, last = (learner.model for learner in learners)
     for name in ("ep_start", "ep_length", "rewards", "actions"):
         assert np.array_equal(getattr(first.replay_buffer, name), getattr(last.replay_buffer, name))
@@ -363,13 +374,15 @@ def test_it_says_what_the_replay_buffer_will_take(train: Train, learners: list[S
     # where the episode began and how long it was.
     assert buffer_bytes(learners[0].model.replay_buffer) == 1_000_000 * (10 * 4 + 2 * 8)
     assert "replay buffer: the last 1,000,000 transitions, 56 MB when full" in said
+    assert "no demonstrations; agent.demo_path names a file of them" in said
+    assert not learners[0].model.replay_buffer.infos.size
 
 
 # Demonstrations
 
 
 def write_demos(path: Path, num_envs: int = 4, steps: int = 15) -> dict[str, np.ndarray]:
-    """Two episodes: one that times out after ten steps, one that the file breaks off."""
+    """Two episodes: ten steps that time out, or fail in the last environment, and five that the file breaks off."""
     rng = np.random.default_rng(0)
     demos = {
         f"{when}_{name}": rng.uniform(-1, 1, (steps, num_envs, 1))
@@ -378,8 +391,9 @@ def write_demos(path: Path, num_envs: int = 4, steps: int = 15) -> dict[str, np.
     }
     demos["actions"] = rng.uniform(-1, 1, (steps, num_envs, 1))
     demos["rewards"] = rng.uniform(-1, 0, (steps, num_envs))
-    demos["dones"] = demos["truncateds"] = np.zeros((steps, num_envs), bool)
+    demos["dones"], demos["truncateds"] = np.zeros((2, steps, num_envs), bool)
     demos["dones"][9] = True
+    demos["truncateds"][9, :-1] = True
     np.savez(path, **demos)
     return demos
 
@@ -392,6 +406,9 @@ def check_filled(buffer: Any, demos: dict[str, np.ndarray]) -> None:
     assert np.allclose(buffer.rewards[:15], demos["rewards"])
     ends = [9, 14]
     assert np.flatnonzero(buffer.dones[:15, 0]).tolist() == np.flatnonzero(buffer.timeouts[:15, 0]).tolist() == ends
+    assert np.flatnonzero(buffer.dones[:15, -1]).tolist() == ends
+    assert np.flatnonzero(buffer.timeouts[:15, -1]).tolist() == [14]
+    assert 0 < buffer.sample(1000).dones.mean() < 0.05  # what was lost has no future, what was cut off has
     assert (buffer.ep_length[:10] == 10).all()
     assert (buffer.ep_length[10:15] == 5).all()
     assert (buffer.ep_start[15] == 15).all()
@@ -406,9 +423,12 @@ def test_demonstrations_come_first_in_the_buffer(
     agent.demo_path = "not-there.npz" if by_variable else "demos.npz"
     if by_variable:
         monkeypatch.setenv("GENELAB_SB3_DEMO_PATH", "demos.npz")
-    train(agent, slider())
+    said: list[str] = []
+    result = train(agent, slider(), notify=said.append)
     check_filled(learners[0].model.replay_buffer, demos)
     assert learners[0].model.replay_buffer.pos == 15 + 20
+    assert "60 transitions of demonstrations from demos.npz" in said
+    assert json.loads((result.path / "params" / "agent.json").read_text())["demo_path"] == "demos.npz"
 
 
 def test_demonstrations_that_do_not_fit(train: Train) -> None:

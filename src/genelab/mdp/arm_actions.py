@@ -104,10 +104,19 @@ class DifferentialIkAction(ArmAction):
             raise ConfigError(f"env.actions.{name}.body: {cfg.body!r} is {len(found)} bodies, expected one")
         self.engine = env.scene.engine
         self._body = int(self.robot.body_ids[found[0]])
+        self._check_joints(f"env.actions.{name}")
         self.chain = Chain(self.robot, self.joint_ids, self._body, cfg.point)
         self._damping = cfg.damping**2 * torch.eye(6, device=env.device, dtype=env.dtype)
         self.orientation = self.engine.body_quat[:, self._body].clone()
         """What the hand is held at, `(N, 4)`."""
+
+    def _check_joints(self, where: str) -> None:
+        """Of several joints of one body only the last turns with it, and the others' axes are not known."""
+        model = self.engine.model
+        for name in self.joint_names:
+            body = model.body(model.joint(f"{self.robot.name}/{name}").bodyid[0])
+            if body.jntnum[0] > 1:
+                raise ConfigError(f"{where}: {body.name} has {body.jntnum[0]} joints, expected one for each body")
 
     def reset(self, env_ids: EnvIds) -> None:
         super().reset(env_ids)
@@ -197,9 +206,9 @@ class Chain:
 
     def jacobian(self) -> Tensor:
         """How the point moves and the hand turns with each joint, `(N, joints, 6)`: a Jacobian, transposed."""
-        moved = torch.linalg.cross(self._axis, self._point - self._anchor)
+        moved = torch.linalg.cross(self._axis, self._point - self._anchor) * self._turns
         if self._slides is not None:
-            moved = moved * self._turns + self._axis * self._shifts
+            moved = moved + self._axis * self._shifts
         return torch.cat((moved, self._axis * self._turns), dim=2)
 
     def yielding(self) -> Tensor:

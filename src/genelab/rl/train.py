@@ -104,6 +104,7 @@ def train_task(
     cfg.env.seed = cfg.agent.seed + rank.index
     if checkpoint is not None and is_exported(checkpoint):
         raise UsageError(f"--checkpoint: {checkpoint} is an exported policy, which cannot learn; give a checkpoint")
+    backend.settle(cfg.agent)
     run = open_run(log_dir or RunDirectory.default_path(backend.name, task_id))
     training = _Training(task_id, cfg.env, cfg.agent, backend, run, logger, evaluation, film, profile, report, notify)
     training.overrides = tuple(overrides)

@@ -152,6 +152,9 @@ class Backend(ABC):
     def set_budget(self, agent: Any, budget: int) -> None:
         """Write another budget into the agent config."""
 
+    def settle(self, agent: Any) -> None:  # noqa: B027
+        """Write into the agent config what else decides, before it is kept: environment variables."""
+
     @abstractmethod
     def train(self, context: TrainContext) -> None:
         """Train until the budget is spent; the monitor may stop it by an exception."""

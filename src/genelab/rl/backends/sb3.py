@@ -72,9 +72,11 @@ class Sb3Backend(Backend):
     def set_budget(self, agent: Sb3AgentCfg, budget: int) -> None:
         agent.timesteps = budget
 
+    def settle(self, agent: Sb3AgentCfg) -> None:
+        agent.demo_path = _demo_path(agent)
+
     def train(self, context: TrainContext) -> None:
         agent: Sb3AgentCfg = context.agent
-        demo_path = _demo_path(agent)
         env = GenelabSb3VecEnv(context.env, action_bound=agent.action_bound, her=agent.her, monitor=context.monitor)
         model = make_model(env, agent)
         learner = Sb3Learner(model, env, context)
@@ -88,10 +90,12 @@ class Sb3Backend(Backend):
         if context.resume is not None:
             learner.resume(context.resume)
         else:
-            if demo_path is not None:
-                learner.fill_with_demos(demo_path)
+            if agent.demo_path is not None:
+                count = learner.fill_with_demos(Path(agent.demo_path))
+                context.notify(f"{count:,} transitions of demonstrations from {agent.demo_path}")
             elif agent.her is not None:
                 _check_learning_starts(agent, context.env)
+                context.notify("no demonstrations; agent.demo_path names a file of them")
             learner.start()
         context.on_ready()
         with one_thread(context.env.device) if is_small(model) else contextlib.nullcontext():
@@ -174,11 +178,13 @@ class Sb3Learner(Learner):
         if normalizer is not None and meta["normalizer"] is not None:
             set_statistics(normalizer, meta["normalizer"])
 
-    def fill_with_demos(self, path: Path) -> None:
-        """Put demonstrations into the replay buffer."""
+    def fill_with_demos(self, path: Path) -> int:
+        """Put demonstrations into the replay buffer; returns how many transitions."""
         env, bound = self._env.env, self._agent.action_bound
         groups = {name: env.observation_manager.groups[name].dim for name in self._env.groups}
-        fill_buffer(self.model.replay_buffer, load_demos(path, env.num_envs, groups, env.action_dim, bound), bound)
+        demos = load_demos(path, env.num_envs, groups, env.action_dim, bound)
+        fill_buffer(self.model.replay_buffer, demos, bound)
+        return demos.rewards.size
 
 
 class _MonitorCallback(BaseCallback):
@@ -266,14 +272,14 @@ def _load_weights(policy: Any, weights: dict[str, torch.Tensor], path: Path) -> 
         raise UsageError(f"{path}: its networks have other layers than this agent's hidden_dims") from error
 
 
-def _demo_path(agent: Sb3AgentCfg) -> Path | None:
+def _demo_path(agent: Sb3AgentCfg) -> str | None:
     """Where demonstrations are, if any; refuses what on-policy algorithms cannot use."""
     named = {DEMO_PATH_VARIABLE: os.environ.get(DEMO_PATH_VARIABLE) or None, "agent.demo_path": agent.demo_path}
     if agent.is_on_policy:
         for what, value in {**named, "agent.her": agent.her}.items():
             if value is not None:
                 raise UsageError(f"{what}: {agent.algorithm} has no replay buffer; choose SAC, TD3 or DDPG")
-    return next((Path(path) for path in named.values() if path is not None), None)
+    return next((path for path in named.values() if path is not None), None)
 
 
 def _check_learning_starts(agent: Sb3AgentCfg, env: ManagerBasedRlEnv) -> None:

@@ -38,6 +38,8 @@ def make_model(env: GenelabSb3VecEnv, agent: Sb3AgentCfg) -> Any:
             device="cpu" if agent.is_on_policy else env.env.device,  # as SB3 recommends
             **cfg,
         )
+    if agent.her is not None:
+        model.replay_buffer.infos = np.empty(0)  # a dict for every transition, 72 MB of them for a million; never read
     model.set_logger(Logger(folder=None, output_formats=[]))
     return model
 
