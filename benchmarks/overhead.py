@@ -1,9 +1,9 @@
 """What it costs to look on: `python -m benchmarks.overhead`.
 
-The same environment is stepped bare and watched, in short turns whose order alternates, so that whatever else the
-machine does hits both. `monitor` is the monitor and the clocks of the benchmark workflows; it looks twice in a turn of
-half a second, four times as often as in a real run, so that what is printed is rather too much. `page` is the web page
-of `genelab play --vis` at full speed, while nobody has it open.
+`monitor` is the monitor and the clocks of the benchmark workflows, `page` the web page of `genelab play --vis` at full
+speed while nobody has it open. Each costs something in a control step and something beside it, in threads of its own.
+The first is measured by single steps of two environments in turns, one bare and one watched, so that whatever else the
+machine does hits both; the second is the processor time that the process uses while its main thread sleeps.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from genelab import TASKS
 from genelab.bench import BenchmarkMonitor
@@ -28,49 +29,38 @@ from genelab.viewer.web import WebViewer
 
 
 def main() -> None:
-    """Print how much slower the watched turns are."""
+    """Print how much slower watched steps are, and what goes on beside them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--what", choices=WATCHED, default="monitor")
     parser.add_argument("--task", default="GeneLab-Inverted-Pendulum-v0")
     parser.add_argument("--num-envs", type=int, default=512)
-    parser.add_argument("--seconds", type=float, default=0.5, help="Length of a turn.")
-    parser.add_argument("--rounds", type=int, default=300, help="Pairs of turns.")
+    parser.add_argument("--rounds", type=int, default=5000, help="Pairs of control steps.")
     args = parser.parse_args()
     cfg = TASKS.get(args.task).env
     cfg.scene.num_envs, cfg.seed = args.num_envs, 0
     bare, watched = ManagerBasedRlEnv(cfg), ManagerBasedRlEnv(cfg)
-    if args.what == "monitor":
-        StepTimer(watched)
     for env in (bare, watched):
         env.reset(seed=0)
-        _rate(env, args.seconds, [])
-    ratios = []
-    for turn in range(args.rounds):
-        rates = {}
-        for env in (bare, watched) if turn % 2 else (watched, bare):
-            with (WATCHED[args.what] if env is watched else _alone)(env, args.seconds) as onlookers:
-                rates[env] = _rate(env, args.seconds, onlookers)
-        ratios.append(rates[watched] / rates[bare])
+    with WATCHED[args.what](watched) as onlookers:
+        beside = _background(seconds=10.0)
+        ratios = _ratios(bare, watched, onlookers, args.rounds)
     low, high = _median_interval(ratios)
+    interval = f"{low - 1:.2%} to {high - 1:.2%}"
     print(
-        f"{args.what} on {args.task}, {args.num_envs} environments: {1.0 - statistics.median(ratios):.2%} slower "
-        f"(median of {args.rounds} pairs; 95 % interval {1.0 - high:.2%} to {1.0 - low:.2%})"
+        f"{args.what} on {args.task}, {args.num_envs} environments: {statistics.median(ratios) - 1:.2%} in the step "
+        f"(median of {args.rounds} pairs; 95 % interval {interval}), {beside:.2%} of a core beside it"
     )
 
 
 @contextmanager
-def _alone(env: ManagerBasedRlEnv, seconds: float) -> Iterator[Sequence[Onlooker]]:
-    yield []
-
-
-@contextmanager
-def _monitored(env: ManagerBasedRlEnv, seconds: float) -> Iterator[Sequence[Onlooker]]:
-    with BenchmarkMonitor(seconds / 2):
+def _monitored(env: ManagerBasedRlEnv) -> Iterator[Sequence[Onlooker]]:
+    StepTimer(env)
+    with BenchmarkMonitor():
         yield []
 
 
 @contextmanager
-def _served(env: ManagerBasedRlEnv, seconds: float) -> Iterator[Sequence[Onlooker]]:
+def _served(env: ManagerBasedRlEnv) -> Iterator[Sequence[Onlooker]]:
     page = WebViewer(Player(env, "random", None, None), ViewerCfg())
     page.pace.speed = math.inf
     yield [page]
@@ -80,19 +70,36 @@ def _served(env: ManagerBasedRlEnv, seconds: float) -> Iterator[Sequence[Onlooke
 WATCHED = {"monitor": _monitored, "page": _served}
 
 
+def _background(seconds: float) -> float:
+    """Processor time that other threads use per second."""
+    start, used = time.perf_counter(), time.process_time()
+    time.sleep(seconds)
+    return (time.process_time() - used) / (time.perf_counter() - start)
+
+
 @torch.inference_mode()
-def _rate(env: ManagerBasedRlEnv, seconds: float, onlookers: Sequence[Onlooker]) -> float:
-    """Control steps per second."""
-    act = random_policy(env)
-    steps, start = 0, time.perf_counter()
-    while (passed := time.perf_counter() - start) < seconds:
-        for onlooker in onlookers:
-            onlooker.before_step()
-        env.step(act({}))
-        for onlooker in onlookers:
-            onlooker.after_step()
-        steps += 1
-    return steps / passed
+def _ratios(
+    bare: ManagerBasedRlEnv, watched: ManagerBasedRlEnv, onlookers: Sequence[Onlooker], rounds: int
+) -> list[float]:
+    """How many times as long a watched step takes as a bare one, pair by pair."""
+    act = random_policy(bare)
+    ratios = []
+    for turn in range(rounds + 50):
+        action, times = act({}), {}
+        for env in (bare, watched) if turn % 2 else (watched, bare):
+            times[env] = _seconds(env, action, onlookers if env is watched else [])
+        ratios.append(times[watched] / times[bare])
+    return ratios[50:]  # the first are cold
+
+
+def _seconds(env: ManagerBasedRlEnv, action: Tensor, onlookers: Sequence[Onlooker]) -> float:
+    start = time.perf_counter()
+    for onlooker in onlookers:
+        onlooker.before_step()
+    env.step(action)
+    for onlooker in onlookers:
+        onlooker.after_step()
+    return time.perf_counter() - start
 
 
 def _median_interval(values: Sequence[float]) -> tuple[float, float]:

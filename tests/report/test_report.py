@@ -178,10 +178,12 @@ def test_the_evaluation_of_one_run_has_the_interval_of_its_episodes() -> None:
 
 def test_the_evaluation_of_many_runs_has_the_interval_of_their_means() -> None:
     for seed in (1, 2, 3):
-        make_run(f"runs/seed_{seed}", seed=seed, judged=metrics(float(seed), (0.0, 9.0)))
+        judged = metrics(float(seed), (0.0, 9.0), success=1.0 - 0.01 * (seed == 1))
+        make_run(f"runs/seed_{seed}", seed=seed, judged=judged)
     make_run("runs/seed_4", seed=4)
     (row,) = evaluation_table(read_groups([Path("runs")])).rows
     assert row[2:4] == ("4 (1, 2, 3, 4)", "2.000 [-0.484, 4.484]")  # ± 4.3027 / √3
+    assert row[5] == "0.997 [0.982, 1.000]"  # not the 1.011 that three means and Student would allow
     assert row[6] == "10 episodes on mujoco, 1 runs not judged"
 
 

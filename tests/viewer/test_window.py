@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,13 @@ def test_the_window(screen: Callable[[], np.ndarray], capfd: pytest.CaptureFixtu
     window.press(RIGHT)
     assert window.before_step()  # one step, although it is paused
     assert window.pace.paused
+    with window.handle.lock():  # the window's thread is busy with a picture for half a second
+        busy = threading.Timer(0.0, window.after_step)
+        window._shown_at = 0.0
+        busy.start()
+        time.sleep(0.5)
+    busy.join()
+    assert window._gap >= 2.5  # the playback waits for a fifth of the time at most
     window.close()
     eventually(lambda: not window.handle.is_running())
     assert not window.before_step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,9 @@ from genelab.report.runs import Group, Run
 from genelab.rl.statistics import Interval, mean_interval
 
 MOST_DIFFERENCES = 40
+_ANY: Interval = (-math.inf, math.inf)
+_SHARE: Interval = (0.0, 1.0)
+"""Between what a share of episodes can be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +62,7 @@ def _judged(group: Group, engine: str | None) -> tuple[str, str, str, str]:
         means = [one[name] for one in metrics]
         cells.append(_mean(means, metrics[0].get(interval), digits))
     rates = [one["success_rate"] for one in metrics if one["success_rate"] is not None]
-    cells.append(_mean(rates, metrics[0].get("success_ci95"), 3) if rates else "–")
+    cells.append(_mean(rates, metrics[0].get("success_ci95"), 3, _SHARE) if rates else "–")
     episodes = sorted({report["num_episodes"] for report in reports})
     how = f"{' or '.join(str(n) for n in episodes)} episodes on {engine}"
     missing = len(group.runs) - len(reports)
@@ -73,10 +77,10 @@ def _judged_in_training(group: Group) -> tuple[str, str, str, str]:
     ):
         if all(f"{prefix}{names[0]}" in run.curves for run in group.runs):
             cells = []
-            for name, digits in zip(names, (3, 1, 3), strict=True):
+            for name, digits, limits in zip(names, (3, 1, 3), (_ANY, _ANY, _SHARE), strict=True):
                 tag = f"{prefix}{name}"
                 ends = [float(run.curves[tag].values[-1]) for run in group.runs if tag in run.curves]
-                cells.append(_mean(ends, None, digits) if ends else "–")
+                cells.append(_mean(ends, None, digits, limits) if ends else "–")
             return cells[0], cells[1], cells[2], how
     return "–", "–", "–", "no episode ended"
 
@@ -85,11 +89,14 @@ def _newest(run: Run, engine: str | None) -> dict[str, Any] | None:
     return next((one for one in reversed(run.evaluations) if one["engine"] == engine), None)
 
 
-def _mean(values: Sequence[float], of_one: Interval | None, digits: int) -> str:
-    """A mean with its interval: that of the only value, or over several."""
+def _mean(values: Sequence[float], of_one: Interval | None, digits: int, limits: Interval = _ANY) -> str:
+    """A mean with its interval: that of the only value, or over several; what cannot be is not in it."""
     interval = of_one if len(values) == 1 else mean_interval(values)
     text = f"{sum(values) / len(values):.{digits}f}"
-    return text if interval is None else f"{text} [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
+    if interval is None:
+        return text
+    low, high = max(interval[0], limits[0]), min(interval[1], limits[1])
+    return f"{text} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def _effort(group: Group) -> tuple[str, str, str]:

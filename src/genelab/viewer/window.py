@@ -22,7 +22,9 @@ from genelab.viewer.puppet import Puppet
 
 KEYS = "space: pause, right: step, backspace: reset, [ ]: environment, - =: speed, P: plot"
 _FRAME = 1 / 60
-"""Time between two pictures, s."""
+"""Time between two pictures, s; more where drawing is slow."""
+_SHARE = 0.2
+"""How much of the time may be spent waiting for the window's thread, which draws without a graphics card for long."""
 _HISTORY = 200
 """Steps that the plot reaches back."""
 
@@ -37,6 +39,7 @@ class WindowViewer:
         self._selected = 0
         self._plotted = True
         self._shown_at = 0.0
+        self._gap = _FRAME
         self._wishes: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._rewards: deque[float] = deque(maxlen=_HISTORY)
         self._puppet = Puppet(player.env.scene)
@@ -60,8 +63,10 @@ class WindowViewer:
         """Show what can be seen now."""
         if self.player.reward is not None:
             self._rewards.append(float(self.player.reward[self._selected]))
-        if time.perf_counter() - self._shown_at >= _FRAME:
+        if time.perf_counter() - self._shown_at >= self._gap:
             self._show()
+            now = time.perf_counter()
+            self._gap = max(_FRAME, (now - self._shown_at) / _SHARE)
 
     def close(self) -> None:
         """Close the window, and wait until it is gone: it draws in threads of its own."""
