@@ -299,12 +299,17 @@ def test_ctrl_c_is_how_a_run_with_a_page_ends(monkeypatch: pytest.MonkeyPatch, c
 def test_a_served_run_goes_on_until_a_real_ctrl_c() -> None:
     genelab = Path(sys.executable).with_name("genelab")
     words = [str(genelab), "play", PENDULUM, "--viewer", "web", "--port", str(free_port()), "--steps", "1"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert next(line for line in process.stderr if "look at http://127.0.0.1:" in line)
-        time.sleep(1.0)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+    script = f"import signal, os; signal.signal(2, signal.default_int_handler); os.execv({words[0]!r}, {words!r})"
+    command = [sys.executable, "-c", script]  # a shell may have told its background jobs to ignore Ctrl-C
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert next(line for line in process.stderr if "look at http://127.0.0.1:" in line)
+            time.sleep(1.0)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 0
     assert int(re.search(r"(\d+) steps", out)[1]) > 20  # type: ignore[index]
     assert "Traceback" not in err
