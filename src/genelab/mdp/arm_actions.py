@@ -104,19 +104,10 @@ class DifferentialIkAction(ArmAction):
             raise ConfigError(f"env.actions.{name}.body: {cfg.body!r} is {len(found)} bodies, expected one")
         self.engine = env.scene.engine
         self._body = int(self.robot.body_ids[found[0]])
-        self._check_joints(f"env.actions.{name}")
-        self.chain = Chain(self.robot, self.joint_ids, self._body, cfg.point)
+        self.chain = Chain(self.robot, self.joint_ids, self._body, cfg.point, f"env.actions.{name}")
         self._damping = cfg.damping**2 * torch.eye(6, device=env.device, dtype=env.dtype)
         self.orientation = self.engine.body_quat[:, self._body].clone()
         """What the hand is held at, `(N, 4)`."""
-
-    def _check_joints(self, where: str) -> None:
-        """Of several joints of one body only the last turns with it, and the others' axes are not known."""
-        model = self.engine.model
-        for name in self.joint_names:
-            body = model.body(model.joint(f"{self.robot.name}/{name}").bodyid[0])
-            if body.jntnum[0] > 1:
-                raise ConfigError(f"{where}: {body.name} has {body.jntnum[0]} joints, expected one for each body")
 
     def reset(self, env_ids: EnvIds) -> None:
         super().reset(env_ids)
@@ -172,11 +163,16 @@ class Chain:
     joints of the world; here one reading of the bodies' poses serves for the point, the Jacobian and the weight.
     """
 
-    def __init__(self, robot: Articulation, joint_ids: Tensor, body: int, point: tuple[float, float, float]) -> None:
+    def __init__(
+        self, robot: Articulation, joint_ids: Tensor, body: int, point: tuple[float, float, float], where: str
+    ) -> None:
         engine, model = robot.engine, robot.engine.model
         self.engine = engine
         joints = [int(model.joint(f"{robot.name}/{robot.joint_names[i]}").id) for i in joint_ids.tolist()]
         owners = [int(model.jnt_bodyid[j]) for j in joints]
+        for owner in owners:
+            if (count := int(model.body_jntnum[owner])) > 1:  # only the last turns with the body, the others lag behind
+                raise ConfigError(f"{where}: {model.body(owner).name} has {count} joints, expected one for each body")
 
         def constant(values: Any) -> Tensor:
             return torch.tensor(values, device=engine.device, dtype=engine.dtype)

@@ -10,6 +10,8 @@ from genelab.viewer.puppet import Puppet
 
 FREE = ("track", "fixed")
 """Cameras that every world has: one that follows the robot, and one that does not."""
+AZIMUTH, ELEVATION = 125.0, -18.0
+"""Where every picture is first taken from, window and page included, degrees."""
 _EASE = 0.1
 """Share of the way to the robot that the camera goes with each picture, so that it does not shake with it."""
 _JUMP = 1.0
@@ -46,11 +48,11 @@ class Camera:
         place = puppet.data.xpos[puppet.root].copy()
         follows = self.name == "track"
         if self._offset is None:
-            centre, radius = puppet.bounds({puppet.root} if follows else None)
+            centre, radius = puppet.bounds(robot_only=follows)
             self._offset = centre - place
             self._view.lookat = centre
             self._view.distance = (3.2 if follows else 2.6) * radius
-            self._view.azimuth, self._view.elevation = 125.0, -18.0
+            self._view.azimuth, self._view.elevation = AZIMUTH, ELEVATION
         if follows:
             way = place + self._offset - self._view.lookat
             self._view.lookat += way if np.linalg.norm(way) > _JUMP else _EASE * way

@@ -67,9 +67,9 @@ class Puppet:
         joint = self.model.body_jntadr[self.root]
         return joint >= 0 and self.model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
 
-    def bounds(self, roots: set[int] | None = None) -> tuple[np.ndarray, float]:
-        """Centre and radius of everything that can be seen, the ground aside; of what hangs on some bodies only."""
-        seen = self._seen(set(self.model.body_rootid[1:].tolist()) if roots is None else roots)
+    def bounds(self, *, robot_only: bool = False) -> tuple[np.ndarray, float]:
+        """Centre and radius of everything that can be seen, the ground aside, or of the robot alone."""
+        seen = self._seen({self.root} if robot_only else set(self.model.body_rootid[1:].tolist()))
         if not seen.any():
             return np.array([0.0, 0.0, 0.5]), 1.0
         centres, radii = self.data.geom_xpos[seen], self.model.geom_rbound[seen, None]

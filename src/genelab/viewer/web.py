@@ -20,6 +20,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError
 from genelab.mdp import VelocityCommand
 from genelab.viewer.base import Player, ViewerCfg
+from genelab.viewer.camera import AZIMUTH, ELEVATION
 from genelab.viewer.marks import Arrow, Ball, Mark, marks_of
 from genelab.viewer.pace import SPEEDS, Pace
 from genelab.viewer.puppet import Puppet
@@ -112,9 +113,9 @@ class WebViewer:
 
     def _aim_camera(self) -> None:
         follows = self._puppet.root_is_free
-        centre, radius = self._puppet.bounds({self._puppet.root} if follows else None)
+        centre, radius = self._puppet.bounds(robot_only=follows)
         look_at = centre - self._puppet.data.xpos[self._puppet.root] if follows else centre
-        azimuth, elevation = np.deg2rad(125.0), np.deg2rad(-18.0)
+        azimuth, elevation = np.deg2rad(AZIMUTH), np.deg2rad(ELEVATION)
         away = [np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)]
         self.server.initial_camera.look_at = look_at
         self.server.initial_camera.position = look_at - 3.0 * radius * np.array(away)

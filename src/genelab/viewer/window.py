@@ -16,6 +16,7 @@ import numpy as np
 
 from genelab.errors import GenelabError
 from genelab.viewer.base import Player, has_display
+from genelab.viewer.camera import AZIMUTH, ELEVATION
 from genelab.viewer.marks import marks_of
 from genelab.viewer.pace import SPEEDS, Pace
 from genelab.viewer.puppet import Puppet
@@ -121,9 +122,9 @@ class WindowViewer:
 
     def _aim_camera(self) -> None:
         camera, puppet = self.handle.cam, self._puppet
-        centre, radius = puppet.bounds({puppet.root} if puppet.root_is_free else None)
+        centre, radius = puppet.bounds(robot_only=puppet.root_is_free)
         camera.lookat, camera.distance = centre, 3.2 * radius
-        camera.azimuth, camera.elevation = 125.0, -18.0
+        camera.azimuth, camera.elevation = AZIMUTH, ELEVATION
         if puppet.root_is_free:
             camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, puppet.root
 
