@@ -55,8 +55,9 @@ def _images(env: ManagerBasedRlEnv) -> tuple[dict[str, TensorImage], TensorImage
 
 
 def _tensors(image: Image, env: ManagerBasedRlEnv) -> TensorImage:
+    """In 32 bits, as networks are, whatever the precision of the physics is."""
     columns, signs = image
-    return torch.tensor(columns, device=env.device), torch.tensor(signs, device=env.device, dtype=env.dtype)
+    return torch.tensor(columns, device=env.device), torch.tensor(signs, device=env.device, dtype=torch.float32)
 
 
 def _group(group: ObservationGroup, env: ManagerBasedRlEnv) -> Image:

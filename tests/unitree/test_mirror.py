@@ -70,3 +70,14 @@ def test_twice_is_not_at_all() -> None:
     assert torch.equal(augment(env, None, once)[1][3:], actions)
     assert not torch.equal(once, actions)
     env.close()
+
+
+def test_images_are_in_the_precision_of_networks_whatever_that_of_the_physics_is() -> None:
+    cfg = TASKS.get("Genelab-Velocity-Flat-Unitree-Go1-v0").env
+    cfg.scene.num_envs = 2
+    cfg.simulation.precision = 64
+    env = ManagerBasedRlEnv(cfg)
+    seen = {name: value.float() for name, value in env.reset(seed=0)[0].items()}
+    batch, actions = augment(env, TensorDict(seen, batch_size=[2]), torch.ones(2, 12))
+    assert {actions.dtype, *(value.dtype for value in batch.values())} == {torch.float32}
+    env.close()
