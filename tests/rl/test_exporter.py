@@ -400,6 +400,21 @@ def test_a_recurrent_policy_has_its_ports_named(
     assert [port.shape for port in session.get_inputs()[1:]] == [[2, "batch", 8]] * (len(inputs) - 1)
 
 
+@pytest.mark.parametrize("name", ["rsl_rl-LSTM", "rsl_rl-GRU"])
+@pytest.mark.parametrize("shape", [(2,), (2, 1), (0,), ()])
+def test_a_file_with_the_memory_of_one_robot_refuses_another_number_of_rows(
+    name: str, shape: tuple[int, ...], exports: Any
+) -> None:
+    """An LSTM that writes the state of two rows where there is room for one brings the process down."""
+    result = exports(name, "torchscript")
+    policy, width = torch.jit.load(result.path), result.metadata["obs_dim"]
+    first = policy(torch.zeros(1, width))
+    with pytest.raises(torch.jit.Error, match=r"keeps the memory of one robot: give it .* \(1, obs_dim\), or export"):
+        policy(torch.zeros(*shape, width))
+    policy.reset()
+    assert torch.equal(policy(torch.zeros(1, width)), first)
+
+
 @pytest.mark.parametrize("format", ["torchscript", "onnx"])
 def test_memory_is_compared_with_its_resets(format: Any, checkpoints: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy that does not forget in mid-run is not the live one."""

@@ -324,6 +324,11 @@ class _Remembering(nn.Module):
         self.state = nn.Buffer(state)
 
     def forward(self, obs: Tensor) -> Tensor:
+        if obs.dim() != 2 or obs.size(0) != 1:  # an LSTM would write beyond its state
+            raise RuntimeError(
+                "this policy keeps the memory of one robot: give it observations of the shape (1, obs_dim), "
+                "or export it with --format onnx for more"
+            )
         action, after = self.step(obs, self.state)
         self.state.copy_(after)
         return action
