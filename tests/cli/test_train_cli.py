@@ -51,7 +51,7 @@ def test_the_command_it_names_plays_the_policy(capfd: pytest.CaptureFixture[str]
 
 def test_the_lines_it_names_make_the_runs_world_again(capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--env.actions.cart.scale", "0.5", "--env.actions.cart.clip=[-2, 2]", "--agent.actor.hidden_dims=[8]"]
-    words += ["--engine", "mujoco", "env.scene.num_envs=6", "--env.seed=4", "--env.auto-reset=true", "--headless"]
+    words += ["--engine", "mujoco", "env.scene.num_envs=6", "--seed=4", "--env.auto-reset=true", "--headless"]
     assert train("--steps", "1", "--quiet", "--import", "genelab", *words) == 0
     lines = capfd.readouterr().out.splitlines()[-2:]
     ways = [shlex.split(line.partition("genelab ")[2]) for line in lines]
@@ -122,6 +122,8 @@ def test_prof_traces_iterations() -> None:
         (("--checkpoint", "nothing.pt"), "nothing.pt: no such checkpoint"),
         (("--checkpoint", "pretrained"), "policy.ts is an exported policy, which cannot learn; give a checkpoint"),
         (("--eval-episodes", "3"), "--eval-episodes, --eval-num-envs and --eval-seed need --eval-every K"),
+        (("--env.seed", "4"), "env.seed: a training decides this itself: pass --seed"),
+        (("--seeds", "1,2", "--env.seed=4"), "env.seed: a training decides this itself: pass --seed"),
         (("--vis", "--headless"), "--vis and --headless exclude each other"),
     ],
 )

@@ -17,6 +17,7 @@ import torch
 from genelab.cli.main import run
 from genelab.config import load_json
 from genelab.rl import train_task
+from genelab.rl.launch.ranks import Rank
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 TRAIN = ["train", TASK, "--num-envs", "8", "--max_iterations", "1"]
@@ -206,8 +207,16 @@ def test_ranks_share_the_environments_and_end_with_the_same_weights(capfd: pytes
     first, second = (torch.load(f"rank_{index}.pt", weights_only=True) for index in (0, 1))
     assert equal(first["weights"], second["weights"])
     assert equal(first["weights"], weights(Path("run/model_final.pt")))
-    assert (first["seed"], second["seed"]) == (7, 8)
+    assert (first["seed"], second["seed"]) == (7, Rank(index=1, world_size=2).seed(7))
     assert not torch.equal(first["positions"], second["positions"])
+
+
+def test_no_rank_has_the_random_numbers_of_another_run() -> None:
+    seeds = [[Rank(index=index, world_size=4).seed(base) for index in range(4)] for base in range(50)]
+    assert [first for first, *_ in seeds] == list(range(50))
+    others = {seed for _, *rest in seeds for seed in rest}
+    assert len(others) == 150
+    assert all(2**62 <= seed < 2**63 for seed in others)
 
 
 def test_a_rank_that_fails_ends_all(capfd: pytest.CaptureFixture[str]) -> None:

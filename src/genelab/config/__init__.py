@@ -1,7 +1,15 @@
 """Config tools: dotted overrides, JSON and the task registry."""
 
 from genelab.config.files import atomic_write_bytes, atomic_write_text
-from genelab.config.overrides import FieldInfo, Override, apply_override, apply_overrides, iter_fields, split_overrides
+from genelab.config.overrides import (
+    FieldInfo,
+    Override,
+    apply_override,
+    apply_overrides,
+    iter_fields,
+    refuse_decided,
+    split_overrides,
+)
 from genelab.config.registry import TASKS, PluginFailure, TaskCfg, TaskEntry, TaskRegistry
 from genelab.config.serialize import dump_json, from_dict, load_json, to_dict
 
@@ -21,6 +29,7 @@ __all__ = [
     "from_dict",
     "iter_fields",
     "load_json",
+    "refuse_decided",
     "split_overrides",
     "to_dict",
 ]

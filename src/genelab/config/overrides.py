@@ -55,6 +55,14 @@ class FieldInfo:
         return repr(self.value)
 
 
+def refuse_decided(overrides: Iterable[Override], decided: Mapping[str, str], who: str) -> None:
+    """Refuse overrides of what is not free; `decided` has by path what to do instead."""
+    for override in overrides:
+        path = override.path.replace("-", "_")
+        if path in decided:
+            raise ConfigError(f"{path}: {who} decides this itself: {decided[path]}")
+
+
 def split_overrides(args: Sequence[str]) -> tuple[list[Override], list[str]]:
     """Part command-line words into dotted overrides and the rest, each in order; words after a bare `--` are left."""
     overrides: list[Override] = []

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from genelab import mdp
-from genelab.config import TASKS, Override, apply_overrides
+from genelab.config import TASKS, Override, apply_overrides, refuse_decided
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import TerminationTermCfg
@@ -202,10 +202,7 @@ def evaluate_engines(
 def _prepare(task_id: str, word: str | Path, best: bool, overrides: Sequence[Override], out: Path | None) -> Path:
     """The checkpoint, once nothing is left that could be refused later."""
     path = find_checkpoint(task_id, word, best=best)
-    for override in overrides:
-        name = override.path.replace("-", "_")
-        if name in _DECIDED:
-            raise UsageError(f"{name}: an evaluation decides this itself: {_DECIDED[name]}")
+    refuse_decided(overrides, _DECIDED, "an evaluation")
     if out is not None:
         check_out(out)
     return path

@@ -26,6 +26,7 @@ from genelab.rl.eval_callback import EvalCallback
 from genelab.rl.evaluator import eval_cfg
 from genelab.rl.exported import is_exported
 from genelab.rl.film_callback import FilmCallback, FilmOptions
+from genelab.rl.launch import check_overrides
 from genelab.rl.launch.ranks import FollowerMonitor, Rank, check_backend, open_run
 from genelab.rl.loggers import LoggerName, check_logger, open_logger
 from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writer
@@ -85,6 +86,7 @@ def train_task(
     anything is learned.
     """
     check_logger(logger)
+    check_overrides(overrides)
     cfg = TASKS.get(task_id)
     cfg.agent = cfg.agent if agent is None else agent
     task_id = TASKS.entry(task_id).id
@@ -101,7 +103,7 @@ def train_task(
     rank = Rank.current()
     if not rank.alone:
         check_backend(backend.name, task_id)
-    cfg.env.seed = cfg.agent.seed + rank.index
+    cfg.env.seed = rank.seed(cfg.agent.seed)
     if checkpoint is not None and is_exported(checkpoint):
         raise UsageError(f"--checkpoint: {checkpoint} is an exported policy, which cannot learn; give a checkpoint")
     backend.settle(cfg.agent)
@@ -193,7 +195,7 @@ class _Training:
 
     def start(self, *, checkpoint: Path | None = None, resume: dict[str, Any] | None = None) -> TrainResult:
         """Train, and say in `run.json` how it ended."""
-        seed_everything(self.agent.seed + self.rank.index)
+        seed_everything(self.rank.seed(self.agent.seed))
         env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
         env.watcher = NanGuard(env, self.task_id, self.run.path)
         self.on_env(env)
@@ -318,7 +320,7 @@ class _Training:
 def seed_everything(seed: int) -> None:
     """Seed every generator that a learner may draw from."""
     random.seed(seed)
-    np.random.seed(seed)
+    np.random.seed(seed % 2**32)  # it takes no more
     torch.manual_seed(seed)
 
 

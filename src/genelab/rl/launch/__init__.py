@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from genelab.config import TASKS, Override, apply_overrides
+from genelab.config import TASKS, Override, apply_overrides, refuse_decided
 from genelab.errors import UsageError
 
 MODULE = "genelab.cli.main"
@@ -51,8 +51,14 @@ def check_options(options: Mapping[str, Any]) -> None:
                 raise UsageError(f"--{name.replace('_', '-')} goes with {flags}")
 
 
+def check_overrides(overrides: Sequence[Override]) -> None:
+    """Refuse what a training would replace."""
+    refuse_decided(overrides, {"env.seed": "pass --seed"}, "a training")
+
+
 def load_cfg(task: str, overrides: Sequence[Override]) -> tuple[str, Any]:
     """Id and config of a task as its children will see them: what is wrong with it shows before any of them starts."""
+    check_overrides(overrides)
     cfg = TASKS.get(task)
     task_id = TASKS.entry(task).id
     if cfg.agent is None:

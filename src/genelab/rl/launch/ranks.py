@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, distributed
 
@@ -57,6 +58,16 @@ class Rank:
     def alone(self) -> bool:
         """There are no others."""
         return self.world_size == 1
+
+    def seed(self, base: int) -> int:
+        """What this rank draws its random numbers from: the run's seed for rank 0, one of its own for each other.
+
+        Theirs have 63 bits, the first of them 1, so that they are no other run's seed, nor a rank's of another run.
+        """
+        if self.leads:
+            return base
+        drawn = np.random.SeedSequence(base, spawn_key=(self.index,)).generate_state(1, np.uint64)[0]
+        return int(drawn) >> 2 | 1 << 62
 
     @contextmanager
     def process_group(self, device: torch.device) -> Iterator[None]:
