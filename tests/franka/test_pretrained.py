@@ -29,6 +29,25 @@ def test_it_succeeds(capfd: pytest.CaptureFixture[str]) -> None:
     assert "success" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("env.actions.hand.scale=0.2", "scale 0.05, here 0.2: pass --env.actions.hand.scale=0.05"),
+        ("env.actions.hand.compensate_gravity=false", "pass --env.actions.hand.compensate_gravity=true"),
+        ("env.actions.hand.point=[0,0,0]", "pass '--env.actions.hand.point=[0, 0, 0.1034]'"),
+        ("env.actions.gripper.speed=1.0", "speed 0.1, here 1: pass --env.actions.gripper.speed=0.1"),
+        ("env.actions.gripper.joint_names=[finger_joint1]", "joint_names ['finger_joint1', 'finger_joint2'] of the"),
+    ],
+)
+def test_actions_that_do_something_else_are_refused(
+    override: str, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["eval", TASK, "pretrained", "--num-envs", "1", "--episodes", "1", f"--{override}"]) == 2
+    err = capfd.readouterr().err
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
 @pytest.mark.genesis
 @pytest.mark.xdist_group("genesis")
 def test_it_succeeds_on_the_engine_it_has_never_seen() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import torch
@@ -72,9 +72,6 @@ class GripperActionCfg(ActionTermCfg):
 class ArmAction(ActionTerm):
     """Acts on the position targets of some joints."""
 
-    units: ClassVar[tuple[str, ...]]
-    """Fields of the config that say how much an action of 1 is."""
-
     def __init__(self, name: str, cfg: ActionTermCfg, env: ManagerBasedEnv, joint_names: tuple[str, ...]) -> None:
         super().__init__(name, cfg, env)
         self.robot = env.scene.articulation(cfg.entity)
@@ -94,7 +91,6 @@ class DifferentialIkAction(ArmAction):
     """One step of damped least squares per control step."""
 
     dim = 3
-    units = ("scale",)
     cfg: DifferentialIkActionCfg
 
     def __init__(self, name: str, cfg: DifferentialIkActionCfg, env: ManagerBasedEnv) -> None:
@@ -140,7 +136,6 @@ class GripperAction(ArmAction):
     """Fingers that move together."""
 
     dim = 1
-    units = ("speed",)
     cfg: GripperActionCfg
 
     def __init__(self, name: str, cfg: GripperActionCfg, env: ManagerBasedEnv) -> None:

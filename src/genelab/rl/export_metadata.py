@@ -25,6 +25,8 @@ from genelab.scene import Articulation
 from genelab.scene.actuators import Actuator, DcMotorActuator
 from genelab.scene.names import resolve_values
 
+COMMON = ("name", "type", "start", "dim", "entity", "delay", "target", "joint_names")
+"""What is told of an action term of any kind."""
 LAYOUT = "terms side by side in a frame; frames one after the other, the oldest first"
 
 
@@ -47,7 +49,7 @@ def describe(env: ManagerBasedRlEnv, actor: Actor, *, task: str, backend: str, c
         "learned_normalizer": actor.normalizes,
         "is_recurrent": actor.memory is not None,
         **_recurrent(actor),
-        "actions": _actions(env.action_manager.terms.values()),
+        "actions": describe_actions(env.action_manager.terms.values()),
         "entities": {name: _entity(env.scene.articulation(name)) for name in entities},
         "commands": {
             name: {"dim": term.command.shape[1], **vars(term.cfg)} for name, term in env.commands.terms.items()
@@ -110,7 +112,8 @@ def _states(actor: Actor) -> str:
     return "" if actor.memory is None else {"lstm": "hc", "gru": "h"}[actor.memory.rnn_type]
 
 
-def _actions(terms: Iterable[ActionTerm]) -> list[dict[str, Any]]:
+def describe_actions(terms: Iterable[ActionTerm]) -> list[dict[str, Any]]:
+    """What the columns of the action are, and what is done with them."""
     described, start = [], 0
     for term in terms:
         entry = {"name": term.name, "type": type(term).__name__, "start": start, "dim": term.dim}

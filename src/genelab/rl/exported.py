@@ -17,7 +17,8 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError, summary
 from genelab.rl.backends.base import InferenceSetup, Observations, need_library
 from genelab.rl.checkpoint import check_schema, schema_of
-from genelab.rl.transforms import check_transforms, joint_transforms
+from genelab.rl.export_metadata import COMMON, describe_actions
+from genelab.rl.transforms import arm_transforms, check_transforms, joint_transforms
 
 SUFFIXES = {"torchscript": ".ts", "onnx": ".onnx"}
 """How an exported policy's file ends, by format."""
@@ -109,7 +110,7 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
         path,
         metadata["task"],
     )
-    check_transforms(_transforms(metadata), env, path)
+    _check_actions(metadata, env, path)
     if _of_one_robot(metadata) and env.num_envs > 1:
         raise UsageError(
             f"{path}: a recurrent TorchScript policy has the memory of one robot: "
@@ -170,8 +171,29 @@ def _schema(metadata: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _check_actions(metadata: dict[str, Any], env: ManagerBasedRlEnv, path: Path) -> None:
+    """Refuse a policy whose actions do something else here; what is done to observations is inside the file.
+
+    How late an action arrives is not what it does: a policy may be tried with other delays.
+    """
+    here = {entry["name"]: entry for entry in describe_actions(env.action_manager.terms.values())}
+    for term in metadata["actions"]:
+        for key in ("type", "target", "entity", "joint_names"):
+            there, ours = term.get(key), here[term["name"]].get(key)
+            if there != ours:
+                raise UsageError(
+                    f"{path}: trained with {key} {there} of the action {term['name']!r}; here it is {ours}"
+                )
+    check_transforms(_transforms(metadata), env, path)
+
+
 def _transforms(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What the environment does with the actions; what is done to observations is inside the file."""
+    """What the environment it was made in does with the actions."""
     keys = ("name", "joint_names", "scale", "offset", "clip")
-    terms = [[term[key] for key in keys] for term in metadata["actions"] if all(key in term for key in keys)]
-    return {path: value for term in terms for path, value in joint_transforms(*term).items()}
+    found: dict[str, Any] = {}
+    for term in metadata["actions"]:
+        if all(key in term for key in keys):
+            found |= joint_transforms(*(term[key] for key in keys))
+        else:
+            found |= arm_transforms(term["name"], {key: value for key, value in term.items() if key not in COMMON})
+    return found

@@ -39,7 +39,7 @@ def _action_transforms(env: ManagerBasedEnv) -> dict[str, Any]:
         if isinstance(term, JointAction):
             found |= joint_transforms(name, term.joint_names, rounded(term.scale), rounded(term.offset), term.cfg.clip)
         if isinstance(term, ArmAction):
-            found |= {f"env.actions.{name}.{key}": rounded(getattr(term.cfg, key)) for key in term.units}
+            found |= arm_transforms(name, term.settings())
     return found
 
 
@@ -54,18 +54,29 @@ def joint_transforms(
     return {f"env.actions.{name}.{key}": value for key, value in found.items()}
 
 
+def arm_transforms(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """What an arm's action term does with its columns, by the path of its override."""
+    return {f"env.actions.{name}.{key}": rounded(value) for key, value in settings.items()}
+
+
 def _one_or_all(value: Any) -> Any:
     """One number for all if they are the same."""
     return value[0] if isinstance(value, list) and len(set(value)) == 1 else value
 
 
 def rounded(value: Any) -> Any:
-    """Plain numbers to six digits; None where there is no bound."""
+    """Plain numbers to six digits, and None where there is no bound; words and switches as they are."""
     if isinstance(value, Tensor):
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [rounded(item) for item in value]
-    return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return getattr(value, "__name__", str(value))
 
 
 def check_transforms(saved: dict[str, Any], env: ManagerBasedEnv, path: Path) -> None:
@@ -123,4 +134,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         low_or_high = ("-inf", "inf")  # only bounds can be missing
         return f"[{', '.join(low_or_high[i] if one is None else f'{one:g}' for i, one in enumerate(value))}]"
-    return "none" if value is None else json.dumps(value) if isinstance(value, dict) else f"{value:g}"
+    if isinstance(value, dict | bool):
+        return json.dumps(value)
+    return "none" if value is None else value if isinstance(value, str) else f"{value:g}"
