@@ -60,6 +60,11 @@ def test_importing_the_types_and_reading_a_bundle_imports_no_torch(tmp_path: Pat
     assert result.stdout == "[]\n", result.stderr
 
 
+def test_a_path_may_be_a_string(tmp_path: Path) -> None:
+    write_bundle(runtime_bundle(), str(tmp_path / "a.json"))
+    assert read_bundle(str(tmp_path / "a.json")) == runtime_bundle()
+
+
 def test_types_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         runtime_bundle().runtime.iterations_completed = 3  # type: ignore[misc]

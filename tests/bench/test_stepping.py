@@ -155,13 +155,6 @@ def test_short_episodes_do_not_count_where_long_ones_would_not() -> None:
     assert run_play_loop(env, act, 6).lengths == [2, 3]
 
 
-def test_without_a_longest_episode_none_counts() -> None:
-    env = StubEnv((2, 3))
-    del env.max_episode_length
-    record = run_play_loop(env, act, 6)
-    assert (len(record.step_times), record.returns) == (6, [])
-
-
 def test_a_warm_up_is_followed_by_a_reset_with_the_same_seed() -> None:
     env = StubEnv((2, 3))
     record = run_play_loop(env, act, 3, warmup_steps=4, seed=5)
@@ -236,3 +229,41 @@ def test_what_was_seen_before_a_crash_is_kept() -> None:
     with pytest.raises(RuntimeError):
         run_play_loop(Crash((2, 3)), act, 6, record=record)
     assert (len(record.step_times), record.lengths) == (4, [2, 3])
+
+
+class ShyEnv(StubEnv):
+    """Says nothing of success: its info is None, for all together or for each."""
+
+    info: Any = None
+
+    def answer(self, reward: Tensor, done: Tensor) -> Any:
+        return {"policy": self.ages.clone()}, reward, done, self.info
+
+
+@pytest.mark.parametrize("info", [None, [None, None], (), 3])
+def test_an_info_that_is_no_dict_tells_nothing_of_success(info: Any) -> None:
+    env = ShyEnv((2, 3))
+    env.info = info
+    record = run_play_loop(env, act, 3)
+    assert (record.lengths, record.success) == ([2, 3], None)
+
+
+def test_infos_of_some_environments_are_enough() -> None:
+    env = ShyEnv((2, 2))
+    env.info = [None, {"is_success": True}]
+    assert run_play_loop(env, act, 2).success == SuccessCount(hits=1, episodes=2)
+
+
+def test_frames_are_steps() -> None:
+    assert len(run_play_loop(StubEnv(), act, num_frames=4).step_times) == 4
+    for given in ({}, {"num_steps": 1, "num_frames": 1}):
+        with pytest.raises(TypeError, match="num_steps or, which is the same, num_frames"):
+            run_play_loop(StubEnv(), act, **given)
+
+
+def test_an_environment_that_does_not_say_how_long_episodes_are_is_told_of() -> None:
+    env = StubEnv((2, 3))
+    del env.max_episode_length
+    with pytest.warns(UserWarning, match="no episode is sure to end and none is counted: set env.max_episode_length"):
+        record = run_play_loop(env, act, 4)
+    assert (len(record.step_times), record.returns) == (4, [])

@@ -18,7 +18,15 @@ import torch
 from torch import Tensor
 
 from genelab import TASKS, TaskCfg
-from genelab.bench import Output, PlayBenchmark, RuntimeBenchmark, TrainingBenchmark, Workload, read_bundle
+from genelab.bench import (
+    BenchmarkMonitor,
+    Output,
+    PlayBenchmark,
+    RuntimeBenchmark,
+    TrainingBenchmark,
+    Workload,
+    read_bundle,
+)
 from genelab.bench.schema import BUNDLES, Bundle, PlayBundle, RuntimeBundle, StartupBundle, TrainingBundle
 from genelab.bench.serialize import json_schema
 from genelab.cli.main import run
@@ -28,6 +36,7 @@ from genelab.errors import GenelabError, UsageError
 from genelab.managers import RewardTermCfg
 from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg
 from genelab.rl.locate import pretrained_policy
+from genelab.viewer import Film
 from tests.bench.stubs import TASK
 
 LIBRARIES = ("rsl_rl", "rl_games", "skrl", "sb3")
@@ -197,6 +206,93 @@ def test_training_and_playing_with_each_library(library: str, capfd: pytest.Capt
     assert played.runtime.total_fps == played.runtime.collection_fps
     assert played.extra["episodes"] == 4
     assert played.reward is not None
+
+
+FILM = ("--video-length", "5", "--video-size", "64x48")
+
+
+def test_a_film_is_made_after_what_is_measured(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[int] = []
+    original = BenchmarkMonitor.end
+    monkeypatch.setattr(BenchmarkMonitor, "end", lambda self: (measured.append(len(frames)), original(self)))
+    frames: list[None] = []
+    draw = Film.after_step
+    monkeypatch.setattr(Film, "after_step", lambda self: (frames.append(None), draw(self)))
+    words = ("--checkpoint", "pretrained", "--num-steps", "40", "--warmup-steps", "0", "--seed", "1", SHORT)
+    benchmark("play", *words, "--video", *FILM)
+    bundle = bundle_of("play")
+    assert isinstance(bundle, PlayBundle)
+    assert (measured, len(frames)) == ([0], 5)
+    assert bundle.video_path is not None
+    assert bundle.video_path == f"out/{bundle.run.run_id}.mp4"
+    assert Path(bundle.video_path).stat().st_size > 0
+    timing = bundle.runtime.environment_step_timing
+    assert timing is not None
+    assert (timing.environment_step_calls, bundle.runtime.iterations_completed, bundle.extra["episodes"]) == (40, 40, 4)
+    assert bundle.video_path in capfd.readouterr().out
+
+
+def test_a_film_goes_where_it_is_told() -> None:
+    benchmark("play", "--checkpoint", "pretrained", "--num-steps", "2", "--video", "seen.mp4", *FILM)
+    bundle = bundle_of("play")
+    assert isinstance(bundle, PlayBundle)
+    assert bundle.video_path == "seen.mp4"
+    assert Path("seen.mp4").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--video", "seen.gif"), "must end in .mp4"),
+        (("--video", "--camera", "nobody"), "no camera is called 'nobody'"),
+        (("--camera", "track"), "--camera goes with --video"),
+    ],
+)
+def test_a_film_that_cannot_be_is_refused_before_anything_is_measured(
+    words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_step(monkeypatch, 1, raising(AssertionError("it was measured")))
+    benchmark("play", "--checkpoint", "pretrained", *words, code=2)
+    assert message in capfd.readouterr().err
+
+
+def test_a_film_that_fails_leaves_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Film, "after_step", lambda self: raising(GenelabError("the disk is full"))())
+    benchmark("play", "--checkpoint", "pretrained", "--num-steps", "2", "--video", *FILM)
+    bundle = bundle_of("play")
+    assert isinstance(bundle, PlayBundle)
+    assert (bundle.run.status, bundle.video_path) == ("completed", None)
+    assert "no film: the disk is full" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("spelling", ["rl_games", "rl-games"])
+def test_a_library_may_be_spelled_either_way(spelling: str, capfd: pytest.CaptureFixture[str]) -> None:
+    benchmark("training", "--rl-library", spelling, "--max-iterations", "1", "-q")
+    bundle = bundle_of("training")
+    assert (bundle.run.framework, bundle.run.config.algorithm) == ("rl_games", "PPO")
+    assert (bundle.run.config.device, bundle.run.config.budget_unit) == ("cpu", "timesteps")
+
+
+def test_the_main_numbers_are_shown_without_being_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    benchmark("play", "--checkpoint", "pretrained", "--num-steps", "40", SHORT)
+    played = bundle_of("play")
+    assert isinstance(played, PlayBundle)
+    assert played.runtime.total_fps is not None
+    assert played.reward is not None
+    out = capfd.readouterr().out
+    assert f"{played.runtime.total_fps.mean:,.0f} steps/s, policy and env.step" in out
+    assert f"{played.reward.mean:.3f} over 4 episodes" in out
+    benchmark("runtime", "--num-steps", "3", "--warmup-steps", "0")
+    ran = bundle_of("runtime")
+    assert isinstance(ran, RuntimeBundle)
+    assert ran.runtime.total_fps is not None
+    assert f"{ran.runtime.total_fps.mean:,.0f} steps/s, env.step alone" in capfd.readouterr().out
+    benchmark("training", "--max-iterations", "1", "-q", SHORT)
+    assert "steps/s, rollouts and updates" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("num_steps", [100, 230])
@@ -436,7 +532,7 @@ def test_sigterm_leaves_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
         (("runtime", TASK, "--num-steps", "0"), "0 is not in the range"),
         (("runtime", TASK, "env.decimtion=2"), "no such key. Did you mean 'decimation'"),
         (("startup", TASK, "--whitelist", "none.json"), "--whitelist: cannot read none.json"),
-        (("training", TASK, "--rl-library", "jax"), "'jax' is not one of 'rsl-rl', 'rl-games', 'skrl', 'sb3'"),
+        (("training", TASK, "--rl-library", "jax"), "'jax' is not one of 'rsl_rl', 'rl_games', 'skrl', 'sb3'"),
         (("play", TASK, "--checkpoint", "nothing.pt"), "nothing.pt: no such checkpoint"),
         (("play", "GeneLab-Inverted-Pendulum-Skrl-v0"), "pass --checkpoint FILE or RUN_DIR"),
         (("play", TASK, "--best"), "pass --checkpoint FILE or RUN_DIR"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from genelab.bench.backend_descriptor import BackendDescriptor
 from genelab.bench.metrics import (
     StepTimes,
     SuccessCount,
@@ -17,10 +18,8 @@ from genelab.bench.monitor import BenchmarkMonitor
 from genelab.bench.schema import (
     Hardware,
     Learning,
-    Physics,
     PlayBundle,
     Resources,
-    RunConfig,
     RunIdentity,
     Runtime,
     RuntimeBundle,
@@ -80,8 +79,7 @@ class Identity:
     """What is known of a run before it has ended."""
 
     workflow: str
-    framework: str | None
-    physics: Physics
+    backend: BackendDescriptor
     task: str
     seed: int
     num_envs: int
@@ -91,15 +89,15 @@ class Identity:
     def run_id(self, monitor: BenchmarkMonitor) -> str:
         """A name for the run."""
         stamp = monitor.started.strftime("%Y-%m-%d_%H-%M-%S")
-        return f"{self.framework or self.workflow}_{self.physics}_{self.task}_{stamp}_seed{self.seed}"
+        return f"{self.backend.framework or self.workflow}_{self.backend.physics}_{self.task}_{stamp}_seed{self.seed}"
 
 
 def build_run(identity: Identity, monitor: BenchmarkMonitor) -> RunIdentity:
     """Which run it was, once it has ended."""
     return RunIdentity(
         run_id=identity.run_id(monitor),
-        framework=identity.framework,
-        config=RunConfig(physics_backend=identity.physics, overrides=tuple(identity.overrides)),
+        framework=identity.backend.framework,
+        config=identity.backend.run_config(identity.overrides),
         task=identity.task,
         seed=identity.seed,
         start_time_utc=monitor.started.isoformat(timespec="milliseconds"),
@@ -207,6 +205,7 @@ def build_play_bundle(
     lengths: Sequence[int],
     success: SuccessCount | None,
     checkpoint_path: str | None,
+    video_path: str | None = None,
     extra: dict[str, Scalar] | None = None,
 ) -> PlayBundle:
     """The bundle of a trained policy; `extra` says how many episodes there were and how sure the numbers are."""
@@ -220,5 +219,6 @@ def build_play_bundle(
         reward=mean_std(returns),
         ep_length=mean_std(lengths),
         checkpoint_path=checkpoint_path,
+        video_path=video_path,
         extra=extra or {},
     )

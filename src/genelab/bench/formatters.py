@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from genelab.bench.schema import Bundle, MeanStd, Scalar, workflow_of
+from genelab.bench.schema import Bundle, MeanStd, PlayBundle, Scalar, StartupBundle, TrainingBundle, workflow_of
 from genelab.bench.serialize import to_dict, write_bundle
 from genelab.config import atomic_write_text
 from genelab.errors import GenelabError, UsageError, did_you_mean
 
 DEFAULT_OUT = Path("logs/benchmark")
+_COVERED = {"runtime": "env.step alone", "play": "policy and env.step", "training": "rollouts and updates"}
+"""What the clock of each workflow covers."""
+_NAME_WIDTH = 18
 _MEAN_STD = {field.name for field in dataclasses.fields(MeanStd)}
 
 
@@ -116,6 +119,41 @@ def _summary(bundle: Bundle, output: Output) -> None:
     with console.capture() as captured:
         console.print(table)
     output.echo(captured.get().rstrip())
+
+
+def headline(bundle: Bundle) -> list[str]:
+    """The numbers that one runs this workflow for, in a few short lines; what is not known is left out."""
+    run = bundle.run
+    lines = [f"{workflow_of(bundle)} {run.task}: {run.num_envs} envs on {run.config.physics_backend}, {run.status}"]
+    if isinstance(bundle, StartupBundle):
+        times = {name: phase.total_time_s for name, phase in bundle.phases.items()}
+        lines.append(_item("start", f"{sum(times.values()):.2f} s, profiled"))
+        return lines + [_item(f"  {name}", f"{seconds:.2f} s") for name, seconds in times.items()]
+    if (speed := bundle.runtime.total_fps) is not None:
+        lines.append(_item("speed", f"{speed.mean:,.0f} steps/s, {_COVERED[workflow_of(bundle)]}"))
+    if isinstance(bundle, TrainingBundle):
+        if (collecting := bundle.runtime.collection_fps) is not None:
+            lines.append(_item("collecting", f"{collecting.mean:,.0f} steps/s"))
+        if (curve := bundle.learning.reward) is not None and curve.final_raw is not None:
+            lines.append(_item("return", f"{curve.final_raw:.3f}, of the last episodes"))
+    elif (timing := bundle.runtime.environment_step_timing) is not None:
+        if isinstance(bundle, PlayBundle):
+            lines.append(_item("env.step", f"{timing.environment_step_fps.mean:,.0f} steps/s alone"))
+        if (rest := timing.outside_simulation_step_fraction) is not None:
+            lines.append(_item("physics", f"{1 - rest:.0%} of env.step"))
+    if isinstance(bundle, PlayBundle) and bundle.reward is not None and bundle.ep_length is not None:
+        episodes = bundle.extra.get("episodes")
+        lines.append(_item("return", f"{bundle.reward.mean:.3f} over {episodes} episode{'' if episodes == 1 else 's'}"))
+        lines.append(_item("length", f"{bundle.ep_length.mean:.1f} steps"))
+    if isinstance(bundle, TrainingBundle | PlayBundle):
+        if bundle.success_rate is not None:
+            lines.append(_item("success", f"{bundle.success_rate:.3f}"))
+        lines += [_item("film", bundle.video_path)] if bundle.video_path is not None else []
+    return lines
+
+
+def _item(name: str, text: str) -> str:
+    return f"{name:<{_NAME_WIDTH}}{text}"
 
 
 def _rows(value: Any, path: str) -> list[tuple[str, list[Scalar]]]:

@@ -33,13 +33,6 @@ def is_of(agent: Any, library: str) -> bool:
     return isinstance(agent, _KINDS[library])
 
 
-def library_of(agent: Any) -> str:
-    """Name of the library that an agent config asks for; it must be installed."""
-    from genelab.rl.backends import select_backend
-
-    return select_backend(agent).name
-
-
 def budget_of(agent: Any, iterations: int, num_envs: int) -> int:
     """So many iterations in the unit of the agent's own budget; of a library from elsewhere, the number itself."""
     match agent:

@@ -24,6 +24,7 @@ class BenchmarkMonitor:
         self.measuring = False
         """Whether the run has come to what it measures."""
         self._interval = interval
+        self._over = False
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="benchmark-monitor", daemon=True)
@@ -44,6 +45,11 @@ class BenchmarkMonitor:
             self._look()
             self._looked = time.perf_counter()
 
+    def end(self) -> None:
+        """What is measured has ended: the load from now on, of a film for one, does not count."""
+        self._sample(at_last=True)
+        self._over = True
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -57,7 +63,7 @@ class BenchmarkMonitor:
 
     @property
     def resources(self) -> Resources:
-        """The load since `begin`, or since the start if it did not come to it."""
+        """The load from `begin`, or the start if it did not come to it, to `end`."""
         names = ("gpu_util_pct", "cpu_util_pct", "gpu_mem_gb", "ram_gb")
         return Resources(**{name: self._summary(name) for name in names})
 
@@ -73,6 +79,8 @@ class BenchmarkMonitor:
         """Look, unless the last look was less than half an interval ago; a short run has one sample, too."""
         with self._lock:
             now = time.perf_counter()
+            if self._over:
+                return
             if now - self._looked >= self._interval / 2 or (at_last and not self.samples):
                 self.samples.append(self._look())
                 self._looked = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,17 @@ from genelab.bench.monitor import BenchmarkMonitor
 from genelab.bench.scenario import Scenario, made_env
 from genelab.bench.schema import PlayBundle, Scalar
 from genelab.bench.workflow import Workflow
-from genelab.errors import UsageError
+from genelab.errors import GenelabError, UsageError
 from genelab.rl.statistics import mean_interval
 
 if TYPE_CHECKING:
     from genelab.bench.stepping import PlayRecord, StepTimer
+    from genelab.envs import ManagerBasedRlEnv
+    from genelab.rl.backends import InferenceSetup
+    from genelab.viewer import FilmCfg
+
+FILM_STEPS = 250
+"""Control steps of a film, unless its config says otherwise."""
 
 
 def resolve_play_checkpoint(
@@ -66,6 +72,8 @@ class PlayBenchmark(Workflow[PlayBundle]):
     """Control steps that count."""
     warmup_steps: int = 50
     """Control steps before them, after which everything is reset."""
+    film: FilmCfg | None = None
+    """A film that is made once everything is measured; in the output's own directory it is named after the run."""
 
     def __post_init__(self) -> None:
         self._path: Path | None = None
@@ -73,21 +81,28 @@ class PlayBenchmark(Workflow[PlayBundle]):
         self._record: PlayRecord | None = None
         self._load_s: float | None = None
         self._digest: str | None = None
+        self._video: Path | None = None
 
     def measure(self, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> None:
         import torch
 
         from genelab.bench.stepping import PlayRecord, StepTimer, run_play_loop, synchronizer
-        from genelab.rl.exported import is_exported
+        from genelab.rl.exported import is_exported, read_metadata
         from genelab.rl.policies import load_policy
+        from genelab.viewer import check_film
 
+        film = None if self.film is None else self._named(self.film, scenario, monitor, output)
         self._path = resolve_play_checkpoint(
             self.checkpoint, scenario.task, scenario.agent, best=self.best, notify=self.notify
         )
         self._digest = hashlib.sha256(self._path.read_bytes()).hexdigest()
         if is_exported(self._path):
-            scenario.framework = _exported_from(self._path, scenario.workload.rl_library)
+            metadata = read_metadata(self._path)
+            _check_library(self._path, metadata.get("backend"), scenario.workload.rl_library)
+            scenario.backend = scenario.backend.with_exported(metadata)
         with made_env(scenario, self.notify) as env, torch.inference_mode():
+            if film is not None:
+                check_film(env, film)
             start = time.perf_counter()
             setup = load_policy(env, scenario.agent, self._path)
             self._load_s = time.perf_counter() - start
@@ -113,6 +128,27 @@ class PlayBenchmark(Workflow[PlayBundle]):
                     f"no return, length or success: an episode may last {env.max_episode_length} steps, "
                     f"--num-steps {self.num_steps} is less"
                 )
+            if film is not None:
+                monitor.end()
+                self._timer.recording = False
+                self._shoot(env, setup, film, scenario.seed)
+
+    def _named(self, film: FilmCfg, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> FilmCfg:
+        if film.path == output.directory:
+            film = replace(film, path=film.path / f"{scenario.identity(self.name).run_id(monitor)}.mp4")
+        film.check()
+        return film
+
+    def _shoot(self, env: ManagerBasedRlEnv, setup: InferenceSetup, film: FilmCfg, seed: int) -> None:
+        """Film the policy; a film that fails is no reason to throw away what was measured."""
+        from genelab.rl.film_callback import film_policy
+
+        try:
+            film_policy(env, setup, film, steps=film.length or FILM_STEPS, seed=seed)
+        except GenelabError as error:
+            self.notify(f"no film: {error}")
+        else:
+            self._video = film.path
 
     def build(self, scenario: Scenario, facts: Facts) -> PlayBundle:
         from genelab.bench.stepping import PlayRecord
@@ -133,6 +169,7 @@ class PlayBenchmark(Workflow[PlayBundle]):
             lengths=seen.lengths,
             success=seen.success,
             checkpoint_path=None if self._path is None else str(self._path),
+            video_path=None if self._video is None else str(self._video),
             extra=self._extra(seen),
         )
 
@@ -148,11 +185,7 @@ class PlayBenchmark(Workflow[PlayBundle]):
         }
 
 
-def _exported_from(path: Path, wanted: str | None) -> str | None:
-    """The library that an exported policy was trained with, which must be the one that was asked for, if any was."""
-    from genelab.rl.exported import read_metadata
-
-    library = read_metadata(path).get("backend")
+def _check_library(path: Path, library: str | None, wanted: str | None) -> None:
+    """An exported policy must be of the library that was asked for, if any was."""
     if wanted not in (None, library):
         raise UsageError(f"--rl-library {wanted}: {path} was trained with {library}; give a checkpoint of {wanted}")
-    return library

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from genelab.bench.backend_descriptor import BackendDescriptor
 from genelab.bench.builders import Identity
-from genelab.bench.library import LIBRARIES, default_agent, is_of, library_of
+from genelab.bench.library import LIBRARIES, default_agent, is_of
 from genelab.bench.profiling import Phases
 from genelab.config import TASKS, Override, apply_overrides
 from genelab.errors import UsageError
@@ -48,8 +49,8 @@ class Scenario:
     """Agent config; None for a task without one."""
     seed: int
     phases: Phases
-    framework: str | None = None
-    """The RL library, where one is involved."""
+    backend: BackendDescriptor
+    """The engine and, once it is imported and where one is involved, the RL library."""
     max_iterations: int | None = None
     """Learning iterations, once they are known."""
 
@@ -62,8 +63,7 @@ class Scenario:
         """What is known of the run before it has ended."""
         return Identity(
             workflow=workflow,
-            framework=self.framework,
-            physics=self.env_cfg.simulation.resolved_engine(),
+            backend=self.backend,
             task=self.task,
             seed=self.seed,
             num_envs=self.num_envs,
@@ -81,7 +81,7 @@ def load_scenario(workload: Workload, phases: Phases, *, play: bool = False, lea
         scenario = _decide(workload, phases, play=play, learns=learns)
     if play or learns:
         with phases.phase("python_imports"):  # only now it is known which library that is
-            scenario.framework = library_of(scenario.agent)
+            scenario.backend = scenario.backend.with_agent(scenario.agent)
     return scenario
 
 
@@ -122,7 +122,15 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
         seed = secrets.randbits(31) if given is None else given
     env_cfg.seed = seed
     env_cfg.validate()
-    return Scenario(workload=workload, task=task, env_cfg=env_cfg, agent=agent, seed=seed, phases=phases)
+    return Scenario(
+        workload=workload,
+        task=task,
+        env_cfg=env_cfg,
+        agent=agent,
+        seed=seed,
+        phases=phases,
+        backend=BackendDescriptor.of_simulation(env_cfg.simulation),
+    )
 
 
 def _agent(workload: Workload, task: str, own: Any, num_envs: int) -> Any:

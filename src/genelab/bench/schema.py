@@ -83,6 +83,12 @@ class RunConfig:
     """What drew pictures."""
     overrides: tuple[str, ...] = ()
     """Changes of the task's config, as path=value."""
+    device: str | None = None
+    """Where the tensors were: cpu or cuda."""
+    algorithm: str | None = None
+    """What the RL library learns with, or learned with: PPO, SAC, …; null where none is involved or it does not say."""
+    budget_unit: str | None = None
+    """What the library's own budget counts, iterations or timesteps; null where nothing is learned."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,15 +39,15 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_bundle(bundle: Bundle, path: Path) -> None:
+def write_bundle(bundle: Bundle, path: str | Path) -> None:
     """Write the bundle in one step."""
     atomic_write_text(path, json.dumps(to_dict(bundle), indent=2, allow_nan=False) + "\n")
 
 
-def read_bundle(path: Path) -> Bundle:
+def read_bundle(path: str | Path) -> Bundle:
     """The bundle in a file, whichever of the four it is."""
     try:
-        data = json.loads(path.read_text(), parse_constant=_no_constant)
+        data = json.loads(Path(path).read_text(), parse_constant=_no_constant)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:

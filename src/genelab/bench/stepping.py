@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,8 +117,9 @@ class PlayRecord:
 def run_play_loop(
     env: Any,
     policy: Callable[[Any], Any],
-    num_steps: int,
+    num_steps: int | None = None,
     *,
+    num_frames: int | None = None,
     warmup_steps: int = 0,
     seed: int | None = None,
     reset_policy: Callable[[Tensor | None], None] = lambda dones: None,
@@ -127,12 +129,20 @@ def run_play_loop(
 ) -> PlayRecord:
     """Act with a policy for `num_steps` control steps after a reset; the clock covers policy and `env.step`.
 
-    The environment may answer with four or five values, in tensors or arrays, `(N,)` or `(N, 1)`, and with one info or
-    a list of them. `env.max_episode_length` says how long an episode can be: only as many episodes of each environment
-    count as are sure to end, for counting all that ended would favour short ones; none if it does not say. `record` is
-    filled on the way.
+    `num_frames` is another name for `num_steps`. The environment may answer with four or five values, in tensors or
+    arrays, `(N,)` or `(N, 1)`, and with one info or a list of them, or None in their place. `env.max_episode_length`
+    says how long an episode can be: only as many episodes of each environment count as are sure to end, for counting
+    all that ended would favour short ones. If it does not say, none counts, and a warning tells so. `record` is filled
+    on the way.
     """
-    record = record or PlayRecord()
+    if (num_steps is None) == (num_frames is None):
+        raise TypeError("run_play_loop() needs num_steps or, which is the same, num_frames")
+    steps = num_steps if num_frames is None else num_frames
+    longest = getattr(env, "max_episode_length", None)
+    if not longest:
+        text = "the environment has no max_episode_length, so no episode is sure to end and none is counted"
+        warnings.warn(f"{text}: set env.max_episode_length, in control steps", stacklevel=3)  # over the decorator
+    record = PlayRecord() if record is None else record
     device = getattr(env, "device", "cpu")
     if timer is not None:
         timer.recording = False
@@ -148,7 +158,7 @@ def run_play_loop(
     book = _Book(env.num_envs)
     begin = time.perf_counter()
     try:
-        for _ in range(num_steps):
+        for _ in range(steps):
             if synchronize is not None:
                 synchronize()
             start = time.perf_counter()
@@ -162,7 +172,6 @@ def run_play_loop(
             observations = outcome.observations
     finally:
         record.wall_s = time.perf_counter() - begin
-        longest = getattr(env, "max_episode_length", None)
         book.close(record, len(record.step_times) // longest if longest else 0)
     return record
 
@@ -209,11 +218,14 @@ def _row(values: Any, num_envs: int) -> Tensor:
 
 
 def _success(info: Any, num_envs: int) -> Tensor | None:
-    if isinstance(info, dict):
+    """The flags of one info or of a list of them; None if there is no dict that tells."""
+    if isinstance(info, Mapping):
         return _row(info[SUCCESS], num_envs).bool() if SUCCESS in info else None
-    if not any(SUCCESS in one for one in info):
+    each = info if isinstance(info, Iterable) else ()
+    flags = [one.get(SUCCESS) if isinstance(one, Mapping) else None for one in each]
+    if all(flag is None for flag in flags):
         return None
-    return torch.tensor([bool(one.get(SUCCESS, False)) for one in info])
+    return _row([bool(flag) for flag in flags], num_envs)
 
 
 class _Book:

@@ -21,6 +21,7 @@ from genelab.cli.command import (
     simulation_options,
     task_argument,
 )
+from genelab.cli.film import BESIDE, benchmark_film_options, film_from
 from genelab.cli.progress import train_progress
 from genelab.config import Override
 
@@ -66,11 +67,20 @@ def step_options(function: Function) -> Function:
     return add_options(function, *options)
 
 
+class Library(click.Choice[str]):
+    """The name of an RL library, as the documents spell it; `-` is as good as `_`, as in every option."""
+
+    def __init__(self) -> None:
+        super().__init__(("rsl_rl", "rl_games", "skrl", "sb3"))
+
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        return str(choice).replace("-", "_")
+
+
 def library_option(function: Function) -> Function:
     """Which RL library."""
-    libraries = ("rsl_rl", "rl_games", "skrl", "sb3")
     text = "RL library; other than the task's own, with its default settings [the task's own]."
-    return click.option("--rl-library", type=click.Choice(libraries), help=text)(function)
+    return click.option("--rl-library", type=Library(), help=text)(function)
 
 
 @click.command("runtime", cls=TaskCommand)
@@ -151,11 +161,14 @@ def training(
 @library_option
 @click.option("--checkpoint", metavar="CKPT", help="As for genelab eval [the task's newest run].")
 @best_option
+@benchmark_film_options
 def play(num_steps: int, warmup_steps: int, checkpoint: str | None, best: bool, **options: Any) -> None:
     """Measure how fast a trained policy acts in TASK, `env.step` included, and what it earns."""
     workload, output = _prepare(options)
     from genelab.bench import PlayBenchmark
 
+    if options["video"] == BESIDE:
+        options["video"] = output.directory
     benchmark = PlayBenchmark(
         workload=workload,
         notify=say,
@@ -163,6 +176,7 @@ def play(num_steps: int, warmup_steps: int, checkpoint: str | None, best: bool, 
         best=best,
         num_steps=num_steps,
         warmup_steps=warmup_steps,
+        film=film_from(options),
     )
     _run(benchmark, output)
 
@@ -205,9 +219,14 @@ def _prepare(options: dict[str, Any]) -> tuple[Workload, Output]:
 
 
 def _run(benchmark: Workflow[Any], output: Output) -> None:
+    from genelab.bench.formatters import headline
+
     try:
         bundle = benchmark.run(output)
     finally:
+        if benchmark.bundle is not None and "summary" not in output.formatters:
+            for line in headline(benchmark.bundle):
+                click.echo(line)
         for path in benchmark.files:
             click.echo(f"written to {path}")
     if bundle.run.status == "interrupted":

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from genelab.rl import FilmOptions
     from genelab.viewer import FilmCfg
 
+BESIDE = Path()
+"""`--video` without a file: beside the results."""
 _DETAILS = ("video_length", "video_size", "camera", "video_envs")
 
 
@@ -22,6 +24,15 @@ def play_film_options(function: Function) -> Function:
     text = "Film the run into FILE.mp4, or its last picture into FILE.png."
     option = click.option("--video", metavar="FILE", type=click.Path(path_type=Path), help=text)
     return option(_details("[the whole run]; without --steps a headless run ends with it.")(function))
+
+
+def benchmark_film_options(function: Function) -> Function:
+    """The options that film a policy once it is measured."""
+    text = "Once everything is measured, film the policy into FILE.mp4 [beside the bundle]."
+    option = click.option(
+        "--video", metavar="[FILE]", type=click.Path(path_type=Path), is_flag=False, flag_value=BESIDE, help=text
+    )
+    return option(_details("[250].")(function))
 
 
 def train_film_options(function: Function) -> Function:

@@ -112,6 +112,8 @@ def _print(task: str, result: PlayResult) -> None:
         f"{result.seconds:.2f} s ({rate:,.0f} env steps/s)"
     )
     if result.return_mean is not None:
+        many = "" if result.episodes == 1 else "s"
         click.echo(
-            f"{result.episodes} episodes ended: return {result.return_mean:.3f}, length {result.length_mean:.1f} steps"
+            f"{result.episodes} episode{many} ended: return {result.return_mean:.3f}, "
+            f"length {result.length_mean:.1f} steps"
         )

@@ -10,7 +10,7 @@ import torch
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError
-from genelab.rl.backends.base import Learner
+from genelab.rl.backends.base import InferenceSetup, Learner
 from genelab.viewer import Film, FilmCfg
 
 
@@ -28,6 +28,21 @@ class FilmOptions:
     """As for `FilmCfg`."""
     num_envs: int = 1
     """Environments that are shown side by side."""
+
+
+@torch.inference_mode()
+def film_policy(env: ManagerBasedRlEnv, setup: InferenceSetup, cfg: FilmCfg, *, steps: int, seed: int) -> None:
+    """Film what a policy does in so many control steps after a reset."""
+    film = Film(env, cfg)
+    try:
+        observations, _ = env.reset(seed=seed)
+        setup.reset(None)
+        for _ in range(steps):
+            observations, _, terminated, truncated, _ = env.step(setup.policy(observations))
+            setup.reset(terminated | truncated)
+            film.after_step()
+    finally:
+        film.close()
 
 
 class FilmCallback:
@@ -56,17 +71,7 @@ class FilmCallback:
             self._notify(f"no film of iteration {done}: {error}")
 
     def _film(self, learner: Learner, done: int) -> None:
-        setup = learner.inference()
-        film = Film(self.env, self._film_cfg(done))
-        try:
-            observations, _ = self.env.reset(seed=self._seed)
-            setup.reset(None)
-            for _ in range(self._options.length):
-                observations, _, terminated, truncated, _ = self.env.step(setup.policy(observations))
-                setup.reset(terminated | truncated)
-                film.after_step()
-        finally:
-            film.close()
+        film_policy(self.env, learner.inference(), self._film_cfg(done), steps=self._options.length, seed=self._seed)
 
     def _film_cfg(self, done: int) -> FilmCfg:
         options = self._options

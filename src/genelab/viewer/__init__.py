@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from genelab.viewer.base import Onlooker, Player, ViewerCfg, ViewerKind, has_display
-from genelab.viewer.film import Film, FilmCfg, parse_size
+from genelab.viewer.film import Film, FilmCfg, check_film, parse_size
 
 __all__ = [
     "Film",
@@ -14,6 +14,7 @@ __all__ = [
     "Player",
     "ViewerCfg",
     "ViewerKind",
+    "check_film",
     "has_display",
     "open_viewer",
     "parse_size",

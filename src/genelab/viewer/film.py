@@ -52,13 +52,23 @@ class FilmCfg:
         _av()
 
 
+def check_film(env: ManagerBasedEnv, cfg: FilmCfg) -> None:
+    """Refuse a film that this environment cannot give, before anything is drawn."""
+    _check_envs(env, cfg)
+    Camera(Puppet(env.scene), cfg.camera)
+
+
+def _check_envs(env: ManagerBasedEnv, cfg: FilmCfg) -> None:
+    cfg.check()
+    if cfg.num_envs > env.num_envs:
+        raise UsageError(f"--video-envs {cfg.num_envs}: there are only {env.num_envs} environments")
+
+
 class Film:
     """Films a playback: real time, one picture per control step or fewer, each encoded as it comes."""
 
     def __init__(self, env: ManagerBasedEnv, cfg: FilmCfg) -> None:
-        cfg.check()
-        if cfg.num_envs > env.num_envs:
-            raise UsageError(f"--video-envs {cfg.num_envs}: there are only {env.num_envs} environments")
+        _check_envs(env, cfg)
         self.env = env
         self.cfg = cfg
         self.stride = max(1, math.ceil(1.0 / (MOST_FPS * env.step_dt) - 1e-9))

@@ -152,6 +152,11 @@ class Backend(ABC):
     def set_budget(self, agent: Any, budget: int) -> None:
         """Write another budget into the agent config."""
 
+    def algorithm(self, agent: Any) -> str | None:
+        """The algorithm that the agent config asks for; None if it does not say."""
+        name = getattr(agent, "algorithm", None)
+        return name if isinstance(name, str) else None
+
     def settle(self, agent: Any) -> None:  # noqa: B027
         """Write into the agent config what else decides, before it is kept: environment variables."""
 

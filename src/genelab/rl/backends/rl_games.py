@@ -59,6 +59,9 @@ class RlGamesBackend(Backend):
     def set_budget(self, agent: RlGamesAgentCfg, budget: int) -> None:
         agent.timesteps = budget
 
+    def algorithm(self, agent: RlGamesAgentCfg) -> str:
+        return "PPO"
+
     def train(self, context: TrainContext) -> None:
         env = GenelabRlGamesVecEnv(context.env, context.monitor)
         learner = RlGamesLearner(_make_agent(env, context.agent), env, context)

@@ -49,6 +49,9 @@ class RslRlBackend(Backend):
     def set_budget(self, agent: RslRlOnPolicyRunnerCfg, budget: int) -> None:
         agent.max_iterations = budget
 
+    def algorithm(self, agent: RslRlOnPolicyRunnerCfg) -> str:
+        return "PPO"
+
     def train(self, context: TrainContext) -> None:
         env = RslRlVecEnvWrapper(context.env, context.agent.clip_actions, context.monitor)
         with Rank.current().process_group(context.env.device):
