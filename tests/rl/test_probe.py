@@ -10,9 +10,11 @@ from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.managers import ObservationGroupCfg, ObservationTermCfg, TerminationTermCfg
 from genelab.mdp import VelocityCommandCfg
+from genelab.rl import probe as probe_module
 from genelab.rl.backends.base import InferenceSetup
-from genelab.rl.probe import directions_of, probe_velocity, velocity_command
-from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, SceneCfg, mjcf_text
+from genelab.rl.probe import VelocityProbe, directions_of, probe_size, probe_velocity, velocity_command
+from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, InitialStateCfg, SceneCfg, mjcf_text
+from genelab.scene.terrains import FlatCfg, GeneratedTerrain, TerrainCfg, TerrainGeneratorCfg
 from genelab.sim import SimulationCfg
 
 PUCK = """
@@ -29,15 +31,18 @@ COMMAND = VelocityCommandCfg(
 )
 
 
-@pytest.fixture
-def env():
+def puck_env(terrain: TerrainCfg | None, num_envs: int) -> ManagerBasedRlEnv:
+    """A puck without weight that floats, on a ground or nowhere."""
     robot = ArticulationCfg(
-        spec=mjcf_text, spec_args={"xml": PUCK}, actuators={"knob": IdealPdActuatorCfg(joint_names=("knob",))}
+        spec=mjcf_text,
+        spec_args={"xml": PUCK},
+        init_state=InitialStateCfg(pos=(0.0, 0.0, 0.5)),
+        actuators={"knob": IdealPdActuatorCfg(joint_names=("knob",))},
     )
     see = {"command": ObservationTermCfg(func=mdp.generated_command, params={"command": "twist"})}
-    env = ManagerBasedRlEnv(
+    return ManagerBasedRlEnv(
         ManagerBasedRlEnvCfg(
-            scene=SceneCfg(num_envs=36, entities={"robot": robot}),
+            scene=SceneCfg(num_envs=num_envs, entities={"robot": robot}, terrain=terrain),
             simulation=SimulationCfg(engine="mujoco", gravity=(0.0, 0.0, 0.0), threads=1),
             decimation=4,
             episode_length_s=20.0,
@@ -47,6 +52,11 @@ def env():
             terminations={"fell": TerminationTermCfg(func=mdp.bad_orientation, params={"limit": 1.0})},
         )
     )
+
+
+@pytest.fixture
+def env():
+    env = puck_env(None, 36)
     yield env
     env.close()
 
@@ -63,6 +73,8 @@ def moving(env: ManagerBasedRlEnv, share: Tensor, falls: Tensor) -> InferenceSet
         forward = torch.stack((heading.cos(), heading.sin()), dim=1)
         left = torch.stack((-heading.sin(), heading.cos()), dim=1)
         seen = observations["policy"] * share[:, None]
+        if isinstance(env.scene.terrain, GeneratedTerrain):  # beyond their cell they stop
+            seen *= env.scene.terrain.in_own_cell(env.robot.root_pos_w)[:, None]
         velocity[:, :2] = seen[:, :1] * forward + seen[:, 1:2] * left
         velocity[:, 5] = seen[:, 2]
         env.robot.write_root_velocity(velocity, None)
@@ -121,3 +133,30 @@ def test_it_reports_the_share_of_each_direction_and_who_fell(env: ManagerBasedRl
     assert {name: one.falls for name, one in found.items() if one.falls} == {"left": 2}
     assert probe.falls == 2
     assert probe.report()["directions"]["forward"]["command"] == (1.0, 0.0, 0.0)
+
+
+def test_each_kind_of_ground_is_judged_by_itself_and_nobody_beyond_his_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_module, "SECONDS", 4.0)
+    monkeypatch.setattr(probe_module, "ENVS_PER_DIRECTION", 8)
+    ground = TerrainGeneratorCfg(
+        sub_terrains={"grass": FlatCfg(), "sand": FlatCfg()}, cell_size=4.0, rows=3, columns=2, max_init_level=1
+    )
+    env = puck_env(ground, 9 * 8)
+    assert probe_size(env, "twist") == 72
+    grass = torch.tensor([True] * 4 + [False] * 4).repeat(9)
+    share, falls = torch.where(grass, 1.0, 0.5), torch.zeros(72, dtype=torch.bool)
+    falls[8:10] = True  # two of those that go backward, on grass
+    probe = probe_velocity(env, moving(env, share, falls), "twist", seed=0)
+    found = {kind: {one.name: one for one in directions} for kind, directions in probe.kinds.items()}
+    assert list(found) == ["grass", "sand"]
+    # From 1.5 m before the middle, 3.5 m at 1 m/s take 3.5 of the 4 s; the rest is beyond the cell.
+    assert found["grass"]["forward"].fraction == pytest.approx(1.0, abs=1e-3)
+    assert found["sand"]["forward"].fraction == pytest.approx(0.5, abs=1e-3)
+    assert found["sand"]["turn left"].fraction == pytest.approx(0.5, abs=1e-3)
+    assert [found[kind]["backward"].falls for kind in found] == [2, 0]
+    assert probe.falls == 2
+    report = probe.report()
+    assert report["levels"] == 2
+    assert report["kinds"]["grass"]["backward"]["falls"] == 2
+    assert "kinds" not in VelocityProbe(directions=[], envs_per_direction=4, seconds=1.0).report()
+    env.close()

@@ -90,6 +90,9 @@ def _print(reports: Sequence[dict[str, Any]], deterministic: bool) -> None:
     Console().print(_table(reports))
     if "velocity_probe" in first:
         Console().print(_probe_table(reports))
+        for report in reports:
+            if "kinds" in report["velocity_probe"]:
+                Console().print(_kinds_table(report))
 
 
 def _table(reports: Sequence[dict[str, Any]]) -> Table:
@@ -133,10 +136,35 @@ def _probe_table(reports: Sequence[dict[str, Any]]) -> Table:
         cells = []
         for probe in probes:
             one = probe["directions"][name]
-            what = f"{one['achieved']:.3f}" if one["fraction"] is None else f"{one['fraction']:.0%}"
-            cells.append(what + (f", {one['falls']} fell" if one["falls"] else ""))
+            cells.append(_share(one) + (f", {one['falls']} fell" if one["falls"] else ""))
         table.add_row(name, " ".join(f"{part:g}" for part in direction["command"]), *cells)
     return table
+
+
+def _kinds_table(report: dict[str, Any]) -> Table:
+    """The same by kind of ground."""
+    from rich import box
+    from rich.table import Table
+
+    probe = report["velocity_probe"]
+    kinds, levels = probe["kinds"], probe["levels"]
+    robots = probe["envs_per_direction"] // len(kinds)
+    where = "level 0" if levels == 1 else f"levels 0 to {levels - 1}"
+    title = f"by kind of ground, {robots} robots each on {where}, {report['engine']}; ×N: N of them fell"
+    table = Table("direction", *kinds, title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in probe["directions"]:
+        cells = []
+        for directions in kinds.values():
+            one = directions[name]
+            cells.append(_share(one) + (f" ×{one['falls']}" if one["falls"] else ""))
+        table.add_row(name, *cells)
+    return table
+
+
+def _share(direction: dict[str, Any]) -> str:
+    """Of the command; standing, the speed that was left."""
+    fraction = direction["fraction"]
+    return f"{direction['achieved']:.3f}" if fraction is None else f"{fraction:.0%}"
 
 
 def _number(value: float | None, digits: int, absent: str = "not published") -> str:

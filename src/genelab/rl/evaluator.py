@@ -25,7 +25,7 @@ from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.exported import acts_alone
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
-from genelab.rl.probe import ENVS_PER_DIRECTION, directions_of, probe_velocity, velocity_command
+from genelab.rl.probe import probe_size, probe_velocity, velocity_command
 from genelab.rl.report import Show, check_out, show_nothing, write_report
 from genelab.rl.run import versions
 from genelab.rl.statistics import mean_interval, overlap, share_interval
@@ -259,13 +259,13 @@ def _evaluate(
         if command is not None and acts_alone(checkpoint):
             notify("no velocity probe: a recurrent TorchScript policy acts for one robot; export it with --format onnx")
             command = None
-        groups = 0 if command is None else len(directions_of(env.commands.term(command).cfg))
+        robots = 0 if command is None else probe_size(env, command)
     probe = None
     if command is not None:
         with policy_on_task(
             task_id,
             checkpoint,
-            num_envs=groups * ENVS_PER_DIRECTION,
+            num_envs=robots,
             deterministic=settings.deterministic,
             overrides=overrides,
             notify=notify,

@@ -41,6 +41,11 @@ class TerrainGeneratorCfg(TerrainCfg):
     max_init_level: int | None = 0
     """Hardest row in which environments begin; None: they begin in all rows."""
 
+    @property
+    def init_levels(self) -> int:
+        """In how many rows environments begin, from the easiest."""
+        return self.rows if self.max_init_level is None else self.max_init_level + 1
+
     def build(self) -> GeneratedTerrain:
         return GeneratedTerrain(self)
 
@@ -153,9 +158,19 @@ class GeneratedTerrain(HeightField):
 
     def restart(self) -> None:
         """Every environment back to the level it began on."""
-        rows = self.cfg.rows if self.cfg.max_init_level is None else self.cfg.max_init_level + 1
-        self.levels[:] = torch.arange(len(self.levels), device=self.levels.device) % rows
+        self.levels[:] = torch.arange(len(self.levels), device=self.levels.device) % self.cfg.init_levels
         self._follow(None)
+
+    def place(self, levels: Tensor, kinds: Tensor) -> None:
+        """Choose the row and the column of every environment; takes effect at their next reset."""
+        self.levels.copy_(levels)
+        self.kinds.copy_(kinds)
+        self._follow(None)
+
+    def in_own_cell(self, points: Tensor) -> Tensor:
+        """Which points, one for each environment, `(N, 2 or 3)`, are over the cell that the environment begins in."""
+        away = (points[:, :2] - self.env_origins[:, :2]).abs()
+        return (away <= self.cfg.cell_size / 2).all(dim=1)
 
     def move(self, env_ids: EnvIds, up: Tensor, down: Tensor, rng: torch.Generator) -> None:
         """Change the level of environments, by masks `(len(env_ids),)`; takes effect at their next reset.
