@@ -195,7 +195,7 @@ def test_dash_and_underscore_are_the_same_and_a_dict_key_may_have_dots(env: EnvC
         (
             "env.simulation.engine",
             "mujco",
-            "env.simulation.engine: expected 'auto' | 'mujoco' | 'genesis', got 'mujco'",
+            "env.simulation.engine: expected 'auto' | 'mujoco' | 'genesis', got 'mujco'. Did you mean 'mujoco'?",
         ),
         ("env.color", "blue", "env.color: expected 'RED' | 'GREEN', got 'blue'"),
         ("env.cart_range", "1,2,3", "env.cart_range: expected tuple[float, float], got '1,2,3'"),

@@ -16,7 +16,7 @@ from genelab.bench.backend_descriptor import BackendDescriptor
 from genelab.bench.builders import Identity
 from genelab.bench.library import LIBRARIES, default_agent, is_of
 from genelab.bench.profiling import Phases
-from genelab.config import TASKS, Override, apply_overrides
+from genelab.config import TASKS, Override
 from genelab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def start_engine(scenario: Scenario) -> None:
 
 def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> Scenario:
     from genelab.envs import ManagerBasedRlEnvCfg
+    from genelab.rl.config import configure
     from genelab.rl.evaluator import eval_cfg
 
     task = TASKS.entry(workload.task).id
@@ -112,7 +113,7 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
     if workload.num_envs is not None:
         env_cfg.scene.num_envs = workload.num_envs
     agent = _agent(workload, task, cfg.agent, env_cfg.scene.num_envs) if play or learns else cfg.agent
-    apply_overrides({"env": env_cfg} if agent is None else {"env": env_cfg, "agent": agent}, workload.overrides)
+    configure(env_cfg, agent, workload.overrides, learns=learns)
     if play:
         env_cfg = eval_cfg(env_cfg, env_cfg.scene.num_envs)
     if learns:
@@ -121,7 +122,6 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
         given = workload.seed if workload.seed is not None else env_cfg.seed
         seed = secrets.randbits(31) if given is None else given
     env_cfg.seed = seed
-    env_cfg.validate()
     return Scenario(
         workload=workload,
         task=task,

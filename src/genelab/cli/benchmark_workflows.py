@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli.command import (
+    SEED,
     Command,
     Function,
     TaskCommand,
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
 def workflow_options(function: Function) -> Function:
     """The options of every workflow."""
     options = (
-        click.option(
-            "--seed", type=click.IntRange(min=0), help="Seed of all random numbers [drawn; in training the agent's]."
-        ),
+        click.option("--seed", type=SEED, help="Seed of all random numbers [drawn; in training the agent's]."),
         click.option(
             "--out", metavar="DIR", type=click.Path(path_type=Path), help="Where bundles go [logs/benchmark]."
         ),

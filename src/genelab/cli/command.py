@@ -11,6 +11,8 @@ from genelab.config import TASKS, Override, split_overrides
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+SEED = click.IntRange(0, 2**32 - 1)
+"""What NumPy's and torch's generators both take."""
 ENGINES = ("auto", "mujoco", "genesis")
 CHECKPOINT_HELP = (
     "A checkpoint is a file, a run directory (its final or newest checkpoint, its best with --best), `latest` (of the "

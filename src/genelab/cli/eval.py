@@ -12,6 +12,7 @@ import click
 from genelab.cli.command import (
     CHECKPOINT_HELP,
     ENGINES,
+    SEED,
     TaskCommand,
     best_option,
     import_modules,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @best_option
 @click.option("--num-envs", type=click.IntRange(min=1), default=64, help="Environments side by side [64].")
 @click.option("--episodes", type=click.IntRange(min=1), default=100, help="Episodes in all [100].")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the evaluation [0].")
+@click.option("--seed", type=SEED, default=0, help="Seed of the evaluation [0].")
 @click.option("--deterministic/--stochastic", default=True, help="The policy's mean, or samples [deterministic].")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("eval.json"), help="[eval.json]")
 @click.option("--max-steps", type=click.IntRange(min=1), help="Stop after this many control steps.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli.command import TaskCommand, import_modules, task_argument
-from genelab.config import TASKS, Override, apply_overrides, atomic_write_bytes, iter_fields
+from genelab.config import TASKS, Override, atomic_write_bytes, iter_fields
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
@@ -37,12 +37,13 @@ def command(
 ) -> None:
     """Show what a task is made of: terms, widths, weights, and every config path with its type and default."""
     from genelab.envs import make_env
+    from genelab.rl.config import configure
 
     import_modules(imports)
     cfg = TASKS.get(task)
     env_cfg = cfg.play_env if play and cfg.play_env is not None else cfg.env
+    configure(env_cfg, cfg.agent, overrides)
     root = {"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}
-    apply_overrides(root, overrides)
     paths = [(item.path, item.type, item.text) for item in iter_fields(root)]
     # Widths are the same for one environment as for thousands, and on every engine.
     env_cfg.scene.num_envs, env_cfg.simulation.engine, env_cfg.simulation.gpu = 1, "mujoco", False

@@ -11,6 +11,7 @@ import click
 
 from genelab.cli.command import (
     CHECKPOINT_HELP,
+    SEED,
     TaskCommand,
     best_option,
     import_modules,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     help="Length of a headless run in control steps [240]; a viewer ignores it. 0: a showcase goes on for ever.",
 )
 @click.option("--max-steps", type=click.IntRange(min=0), help="Stop after this many control steps, viewer or not.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of all random numbers.")
+@click.option("--seed", type=SEED, help="Seed of all random numbers.")
 @play_film_options
 @simulation_options
 @viewer_options

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli.command import (
+    SEED,
     TaskCommand,
     add_options,
     import_modules,
@@ -68,7 +69,7 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Budget: learning iterations for rsl_rl, environment timesteps for the other libraries.",
 )
 @click.option("--steps", type=click.IntRange(min=1), help="The same as --max-iterations.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of networks, exploration and environment.")
+@click.option("--seed", type=SEED, help="Seed of networks, exploration and environment.")
 @click.option(
     "--log-dir",
     metavar="DIR",
@@ -90,7 +91,7 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--eval-every", type=click.IntRange(min=1), help="Evaluate every K iterations and keep the best model.")
 @click.option("--eval-episodes", type=click.IntRange(min=1), default=10, help="Episodes per evaluation [10].")
 @click.option("--eval-num-envs", type=click.IntRange(min=1), help="Environments of the evaluation [as in training].")
-@click.option("--eval-seed", type=click.IntRange(min=0), default=0, help="Seed of the evaluation [0].")
+@click.option("--eval-seed", type=SEED, default=0, help="Seed of the evaluation [0].")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 @simulation_options
 @train_film_options

@@ -1,6 +1,8 @@
 """Config tools: dotted overrides, JSON and the task registry."""
 
+from genelab.config.bounds import Amount, Count, Finite, Limit, NonNegative, Positive, Seed, Share, Widths, check_values
 from genelab.config.files import atomic_write_bytes, atomic_write_text
+from genelab.config.memory import check_memory
 from genelab.config.overrides import (
     FieldInfo,
     Override,
@@ -15,16 +17,27 @@ from genelab.config.serialize import dump_json, from_dict, load_json, to_dict
 
 __all__ = [
     "TASKS",
+    "Amount",
+    "Count",
     "FieldInfo",
+    "Finite",
+    "Limit",
+    "NonNegative",
     "Override",
     "PluginFailure",
+    "Positive",
+    "Seed",
+    "Share",
     "TaskCfg",
     "TaskEntry",
     "TaskRegistry",
+    "Widths",
     "apply_override",
     "apply_overrides",
     "atomic_write_bytes",
     "atomic_write_text",
+    "check_memory",
+    "check_values",
     "dump_json",
     "from_dict",
     "iter_fields",

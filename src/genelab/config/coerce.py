@@ -22,7 +22,7 @@ from genelab.config.hints import (
     union_members,
     value_type,
 )
-from genelab.errors import ConfigError, summary
+from genelab.errors import ConfigError, did_you_mean, summary
 
 _TRUE, _FALSE, _NONE = ("true", "1", "yes", "on"), ("false", "0", "no", "off"), ("none", "null")
 MAX_KEYS_SHOWN = 8
@@ -64,7 +64,7 @@ def parse(value: Any, hint: Any, path: str) -> Any:
         return _coerce(value, hint)
     except _Explained as error:
         raise ConfigError(f"{path}: {error}") from error.__cause__
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise ConfigError(f"{path}: expected {readable(hint)}, got {value!r}") from None
 
 
@@ -104,7 +104,7 @@ def _coerce_union(value: Any, members: tuple[Any, ...]) -> Any:
             return _coerce(value, member)
         except _Explained as error:
             reason = error
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             continue
     raise reason
 
@@ -114,8 +114,10 @@ def _coerce_choice(value: Any, choices: tuple[Any, ...]) -> Any:
         try:
             if _coerce(value, type(choice)) == choice:
                 return choice
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             continue
+    if isinstance(value, str) and (near := did_you_mean(value, [one for one in choices if isinstance(one, str)])):
+        raise _Explained(f"expected {' | '.join(map(repr, choices))}, got {value!r}.{near}")
     raise ValueError
 
 

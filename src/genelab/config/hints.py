@@ -36,8 +36,11 @@ UNTYPED = (Any, object, Unknown)
 
 
 @functools.cache
-def field_types(cls: type) -> Mapping[str, Any]:
-    """The annotated type of each field of a dataclass; `Any` where the annotation cannot be resolved."""
+def field_types(cls: type, *, with_bounds: bool = False) -> Mapping[str, Any]:
+    """The annotated type of each field of a dataclass; `Any` where the annotation cannot be resolved.
+
+    What `Annotated` adds to a type is left out, unless the bounds are asked for.
+    """
     resolved = {}
     for field in fields(cls):
         owner = next(
@@ -47,7 +50,7 @@ def field_types(cls: type) -> Mapping[str, Any]:
         names = _Namespace({**vars(owner), **vars(builtins), **(vars(module) if module else {})})
         holder = type(owner.__name__, (), {"__annotations__": {field.name: field.type}})
         try:
-            resolved[field.name] = get_type_hints(holder, {}, names)[field.name]
+            resolved[field.name] = get_type_hints(holder, {}, names, with_bounds)[field.name]
         except (NameError, AttributeError, TypeError, SyntaxError):
             resolved[field.name] = Any
     return types.MappingProxyType(resolved)

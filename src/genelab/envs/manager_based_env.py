@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genelab.errors import ConfigError
+from genelab.config import Count, Seed, check_values
 from genelab.managers import (
     ActionManager,
     ActionTermCfg,
@@ -32,7 +32,7 @@ class ManagerBasedEnvCfg:
     """What is in the world."""
     simulation: SimulationCfg = field(default_factory=SimulationCfg)
     """How it is stepped and shown."""
-    decimation: int = 1
+    decimation: Count = 1
     """Physics steps per control step."""
     actions: dict[str, ActionTermCfg | None] = field(default_factory=dict)
     """From an action to targets."""
@@ -40,15 +40,14 @@ class ManagerBasedEnvCfg:
     """What is seen, by group."""
     events: dict[str, EventTermCfg | None] = field(default_factory=dict)
     """What happens from outside."""
-    seed: int | None = None
+    seed: Seed | None = None
     """Seed of all random numbers; None draws one."""
     playback: Callable[..., Tensor] | None = None
     """For scenes without a policy: a function `(env, step)` that gives the action of each control step."""
 
     def validate(self) -> None:
         """Refuse what cannot be built."""
-        if self.decimation < 1:
-            raise ConfigError(f"env.decimation: must be at least 1, got {self.decimation}")
+        check_values(self, "env")
         self.simulation.validate()
         self.scene.validate()
 

@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
+from genelab.config import Positive
 from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg, one_thread
 from genelab.errors import ConfigError
 from genelab.managers import (
@@ -30,12 +31,15 @@ from genelab.managers import (
 )
 from genelab.sim import EnvIds
 
+_MOST_STEPS = 2**53
+"""Of an episode; beyond it a float does not tell two numbers of steps apart."""
+
 
 @dataclass(kw_only=True)
 class ManagerBasedRlEnvCfg(ManagerBasedEnvCfg):
     """A task: a scene with rewards, ends, commands and curricula."""
 
-    episode_length_s: float
+    episode_length_s: Positive
     """Longest episode, s."""
     rewards: dict[str, RewardTermCfg | None] = field(default_factory=dict)
     """What is paid for."""
@@ -54,8 +58,8 @@ class ManagerBasedRlEnvCfg(ManagerBasedEnvCfg):
 
     def validate(self) -> None:
         super().validate()
-        if not self.episode_length_s > 0:
-            raise ConfigError(f"env.episode_length_s: must be positive, got {self.episode_length_s}")
+        if self.episode_length_s / (self.simulation.dt * self.decimation) > _MOST_STEPS:
+            raise ConfigError(f"env.episode_length_s: {self.episode_length_s} s are more steps than can be counted")
 
 
 class StepWatcher(Protocol):

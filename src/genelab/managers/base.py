@@ -123,7 +123,12 @@ class Term:
         }
 
     def __call__(self, *args: Any) -> Any:
-        return self._func(self._env, *args, **self._params)
+        try:
+            return self._func(self._env, *args, **self._params)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the call, not what was called
+                raise ConfigError(f"{self.where}: {_name(self._func)} cannot be called so: {error}") from error
+            raise
 
     def reset(self, env_ids: EnvIds) -> None:
         """Let a term with memory forget these environments."""

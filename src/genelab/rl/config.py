@@ -5,21 +5,77 @@ Importing this module imports neither torch nor an RL library.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from genelab.config import (
+    Amount,
+    Count,
+    Finite,
+    Limit,
+    NonNegative,
+    Override,
+    Positive,
+    Seed,
+    Share,
+    Widths,
+    apply_overrides,
+    check_memory,
+    check_values,
+)
+from genelab.config.bounds import Bounds, NotEmpty
+from genelab.errors import ConfigError
+
+RslRlActivation = Literal[
+    "elu", "selu", "relu", "crelu", "lrelu", "tanh", "sigmoid", "softplus", "gelu", "swish", "mish", "identity"
+]
+
+
+def configure(env: Any, agent: Any, overrides: Iterable[Override] = (), *, learns: bool = False) -> None:
+    """Apply overrides to the configs of a task, and refuse what no run could be made of; a task may have no agent."""
+    apply_overrides({"env": env} if agent is None else {"env": env, "agent": agent}, overrides)
+    env.validate()
+    if isinstance(agent, BackendConfig):
+        agent.validate()
+        if learns:
+            agent.validate_rollouts(env.scene.num_envs)
 
 
 @dataclass(kw_only=True)
 class BackendConfig:
     """What every agent config has."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of networks, exploration and environment."""
     experiment_name: str = ""
     """Free text that goes into the run's record."""
-    save_interval: int = 50
+    save_interval: Count = 50
     """Iterations between checkpoints."""
+
+    def validate(self) -> None:
+        """Refuse what no learner can be made of."""
+        check_values(self, "agent")
+        for path, dims in self.networks().items():
+            check_memory(path, list(dims), 4.0 * sum(a * b for a, b in pairwise((1, *dims))))
+
+    def validate_rollouts(self, num_envs: int, width: int = 1) -> None:
+        """Refuse what cannot learn from so many environments.
+
+        `width` is how many numbers a transition has, observations and actions: at least one, as long as there is no
+        environment to ask.
+        """
+        for path, transitions in self.transitions(num_envs).items():
+            check_memory(path, f"{transitions:,} transitions", 4.0 * width * transitions)
+
+    def networks(self) -> dict[str, Sequence[int]]:
+        """Widths of the hidden layers, by the path of the setting."""
+        return {}
+
+    def transitions(self, num_envs: int) -> dict[str, int]:
+        """How many transitions are kept at a time, by the path of the setting that says so."""
+        return {}
 
 
 @dataclass(kw_only=True)
@@ -28,11 +84,11 @@ class RslRlDistributionCfg:
 
     class_name: Literal["GaussianDistribution", "HeteroscedasticGaussianDistribution"] = "GaussianDistribution"
     """Standard deviation as a parameter, or as an output of the network."""
-    init_std: float = 1.0
+    init_std: Positive = 1.0
     """Standard deviation at the start."""
     std_type: Literal["scalar", "log"] = "scalar"
     """How the standard deviation is stored."""
-    std_range: tuple[float, float] = (1e-6, 1e6)
+    std_range: tuple[Positive, Positive] = (1e-6, 1e6)
     """Bounds of the standard deviation."""
 
 
@@ -40,9 +96,9 @@ class RslRlDistributionCfg:
 class RslRlModelCfg:
     """A network."""
 
-    hidden_dims: tuple[int, ...] = (128, 128)
+    hidden_dims: Widths = (128, 128)
     """Widths of the hidden layers."""
-    activation: str = "elu"
+    activation: RslRlActivation = "elu"
     """Non-linearity between them."""
     obs_normalization: bool = True
     """Normalise observations by their running mean and standard deviation."""
@@ -50,11 +106,11 @@ class RslRlModelCfg:
     """For an actor: how actions are drawn. None for a critic."""
     rnn_type: Literal["lstm", "gru"] | None = None
     """Puts a recurrent layer before the network; None: no memory."""
-    rnn_hidden_dim: int = 256
+    rnn_hidden_dim: Count = 256
     """Width of the recurrent layer."""
-    rnn_num_layers: int = 1
+    rnn_num_layers: Count = 1
     """Depth of the recurrent layer."""
-    rnn_memory_steps: int | None = None
+    rnn_memory_steps: Annotated[int, Bounds(3, 2**31)] | None = None
     """Control steps over which the recurrent layer remembers before it has learned anything, by the biases of its gates
     (chrono initialisation); None: those of torch, which forget half with every step."""
 
@@ -72,7 +128,7 @@ class RslRlSymmetryCfg:
     """Learn from the mirror images too."""
     use_mirror_loss: bool = False
     """Punish actions that are not mirrored where the observations are."""
-    mirror_loss_coeff: float = 0.0
+    mirror_loss_coeff: Finite = 0.0
     """Price of that."""
 
 
@@ -82,11 +138,11 @@ class RslRlRndScheduleCfg:
 
     mode: Literal["step", "linear"] = "linear"
     """All at once at the final step, or evenly between the initial and the final step."""
-    initial_step: int = 0
+    initial_step: Amount = 0
     """Control step up to which the weight stays (linear)."""
-    final_step: int
+    final_step: Amount
     """Control step from which the weight is the final one."""
-    final_value: float = 0.0
+    final_value: Finite = 0.0
     """Weight at the end."""
 
 
@@ -97,23 +153,23 @@ class RslRlRndCfg:
     The observation group `rnd_state`, if the task has one, says what counts as seen; `policy` otherwise.
     """
 
-    weight: float
+    weight: Finite
     """Reward per second and unit of surprise."""
     weight_schedule: RslRlRndScheduleCfg | None = None
     """None: the weight stays."""
-    num_outputs: int = 1
+    num_outputs: Count = 1
     """Outputs of the fixed random network, which the predictor learns."""
-    predictor_hidden_dims: tuple[int, ...] = (-1,)
+    predictor_hidden_dims: Annotated[tuple[Literal[-1] | Count, ...], NotEmpty()] = (-1,)
     """Widths of the predictor's hidden layers; −1: that of the observation."""
-    target_hidden_dims: tuple[int, ...] = (-1,)
+    target_hidden_dims: Annotated[tuple[Literal[-1] | Count, ...], NotEmpty()] = (-1,)
     """Widths of the fixed network's hidden layers."""
-    activation: str = "elu"
+    activation: RslRlActivation = "elu"
     """Non-linearity between them."""
     state_normalization: bool = False
     """Normalise what is seen by its running mean and standard deviation."""
     reward_normalization: bool = False
     """Divide the surprise by the running standard deviation of its discounted sum."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Step size of Adam for the predictor."""
 
 
@@ -121,32 +177,32 @@ class RslRlRndCfg:
 class RslRlPpoAlgorithmCfg:
     """Proximal policy optimisation."""
 
-    num_learning_epochs: int = 5
+    num_learning_epochs: Count = 5
     """Passes over each batch."""
-    num_mini_batches: int = 4
+    num_mini_batches: Count = 4
     """Parts each batch is split into."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Initial step size of Adam."""
     schedule: Literal["adaptive", "fixed"] = "adaptive"
     """Adapt the step size to the KL divergence, or keep it."""
-    desired_kl: float = 0.01
+    desired_kl: Positive = 0.01
     """KL divergence the adaptive schedule aims at."""
-    final_kl: float | None = None
+    final_kl: Positive | None = None
     """KL divergence it aims at in the end, reached by a constant factor per iteration; None: the same all the time.
     Large strides find a gait, small ones make it steady."""
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Discount."""
-    lam: float = 0.95
+    lam: Share = 0.95
     """Decay of the generalised advantage estimate."""
-    clip_param: float = 0.2
+    clip_param: Positive = 0.2
     """Largest relative change of an action's probability."""
-    entropy_coef: float = 0.005
+    entropy_coef: Finite = 0.005
     """Price of the entropy."""
-    value_loss_coef: float = 1.0
+    value_loss_coef: NonNegative = 1.0
     """Price of the value error."""
     use_clipped_value_loss: bool = True
     """Clip the change of the value, too."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: Limit = 1.0
     """Gradients are cut to this norm."""
     symmetry_cfg: RslRlSymmetryCfg | None = None
     """Learn from mirror images; None: do not."""
@@ -158,14 +214,14 @@ class RslRlPpoAlgorithmCfg:
 class RslRlOnPolicyRunnerCfg(BackendConfig):
     """Trains with rsl_rl's PPO."""
 
-    num_steps_per_env: int = 24
+    num_steps_per_env: Count = 24
     """Control steps of each environment per iteration."""
-    max_iterations: int
+    max_iterations: Count
     """Iterations of collecting and learning."""
     random_episode_ages: bool = True
     """Begin in the middle of episodes, so that they do not all time out together. Off where an iteration is one
     episode: then it holds the whole of what a network with memory has to learn from."""
-    clip_actions: float | None = 100.0
+    clip_actions: Limit | None = 100.0
     """Actions are cut to ± this before the environment sees them."""
     actor: RslRlModelCfg = field(default_factory=lambda: RslRlModelCfg(distribution=RslRlDistributionCfg()))
     """The policy network."""
@@ -174,6 +230,23 @@ class RslRlOnPolicyRunnerCfg(BackendConfig):
     algorithm: RslRlPpoAlgorithmCfg = field(default_factory=RslRlPpoAlgorithmCfg)
     """How they learn."""
 
+    def validate_rollouts(self, num_envs: int, width: int = 1) -> None:
+        super().validate_rollouts(num_envs, width)
+        recurrent = self.actor.rnn_type is not None or self.critic.rnn_type is not None
+        samples = num_envs if recurrent else self.num_steps_per_env * num_envs
+        what = (
+            "environments (a network with memory takes their rollouts whole)"
+            if recurrent
+            else "samples of an iteration"
+        )
+        _check_parts("agent.algorithm.num_mini_batches", self.algorithm.num_mini_batches, samples, what)
+
+    def networks(self) -> dict[str, Sequence[int]]:
+        return {"agent.actor.hidden_dims": self.actor.hidden_dims, "agent.critic.hidden_dims": self.critic.hidden_dims}
+
+    def transitions(self, num_envs: int) -> dict[str, int]:
+        return {"agent.num_steps_per_env": self.num_steps_per_env * num_envs}
+
 
 @dataclass(kw_only=True)
 class SkrlAgentCfg(BackendConfig):
@@ -181,132 +254,160 @@ class SkrlAgentCfg(BackendConfig):
 
     algorithm: Literal["PPO", "A2C", "SAC", "TD3", "DDPG"] = "PPO"
     """Which algorithm."""
-    timesteps: int
+    timesteps: Count
     """Control steps of the vectorised environment."""
-    rollouts: int = 24
+    rollouts: Count = 24
     """Control steps per iteration; on-policy, also per update."""
-    hidden_dims: tuple[int, ...] = (128, 128)
+    hidden_dims: Widths = (128, 128)
     """Widths of the hidden layers of all networks."""
     activation: Literal["elu", "gelu", "leaky_relu", "relu", "selu", "silu", "tanh"] = "elu"
     """Non-linearity between them."""
     normalize_observations: bool = True
     """Normalise observations by their running mean and standard deviation."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Step size of Adam; where it adapts, the first one."""
-    discount_factor: float = 0.99
+    discount_factor: Share = 0.99
     """Discount."""
 
-    learning_epochs: int = 5
+    learning_epochs: Count = 5
     """Passes over each rollout (PPO)."""
-    mini_batches: int = 4
+    mini_batches: Count = 4
     """Parts each rollout is split into (on-policy)."""
-    gae_lambda: float = 0.95
+    gae_lambda: Share = 0.95
     """Decay of the generalised advantage estimate (on-policy)."""
-    kl_threshold: float = 0.01
+    kl_threshold: NonNegative = 0.01
     """KL divergence that the step size adapts to; 0: it stays (PPO)."""
-    ratio_clip: float = 0.2
+    ratio_clip: Positive = 0.2
     """Largest relative change of an action's probability (PPO)."""
-    entropy_loss_scale: float = 0.005
+    entropy_loss_scale: Finite = 0.005
     """Price of the entropy (on-policy)."""
-    value_loss_scale: float = 1.0
+    value_loss_scale: NonNegative = 1.0
     """Price of the value error (PPO)."""
-    grad_norm_clip: float = 1.0
+    grad_norm_clip: NonNegative = 1.0
     """Gradients are cut to this norm (on-policy)."""
-    initial_std: float = 1.0
+    initial_std: Positive = 1.0
     """Standard deviation of the actions at the start (on-policy)."""
     normalize_values: bool = True
     """Normalise values by their running mean and standard deviation (on-policy)."""
 
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions per gradient step (off-policy)."""
-    memory_size: int = 200_000
+    memory_size: Count = 200_000
     """Transitions to remember, of all environments together (off-policy)."""
-    learning_starts: int = 50
+    learning_starts: Amount = 50
     """Control steps of random actions before learning starts (off-policy)."""
-    gradient_steps: int = 1
+    gradient_steps: Count = 1
     """Gradient steps per control step (off-policy)."""
-    polyak: float = 0.05
+    polyak: Share = 0.05
     """Share of the networks that goes into the target networks with each update (off-policy).
 
     Many environments make few updates; with less than this their values do not look far enough ahead.
     """
-    entropy_coefficient: float = 0.2
+    entropy_coefficient: NonNegative = 0.2
     """Price of the entropy, at the start if it is learned (SAC)."""
     learn_entropy: bool = True
     """Adapt the price of the entropy to the target (SAC)."""
-    target_entropy: float | None = None
+    target_entropy: Finite | None = None
     """Entropy to aim at; None: minus the number of actions (SAC)."""
-    exploration_noise: float = 0.4
+    exploration_noise: NonNegative = 0.4
     """Standard deviation of the noise on the actions while collecting (TD3, DDPG)."""
-    target_noise: float = 0.2
+    target_noise: NonNegative = 0.2
     """Standard deviation of the noise on the target actions, cut at ± 0.5 (TD3)."""
-    policy_delay: int = 2
+    policy_delay: Count = 2
     """Updates of the critics per update of the policy (TD3)."""
+
+    @property
+    def is_on_policy(self) -> bool:
+        """Whether the algorithm learns only from what it has just done."""
+        return self.algorithm in ("PPO", "A2C")
+
+    def validate_rollouts(self, num_envs: int, width: int = 1) -> None:
+        super().validate_rollouts(num_envs, width)
+        if self.is_on_policy:
+            _check_parts("agent.mini_batches", self.mini_batches, self.rollouts * num_envs)
+
+    def networks(self) -> dict[str, Sequence[int]]:
+        return {"agent.hidden_dims": self.hidden_dims}
+
+    def transitions(self, num_envs: int) -> dict[str, int]:
+        if self.is_on_policy:
+            return {"agent.rollouts": self.rollouts * num_envs}
+        return {"agent.memory_size": min(self.memory_size, self.timesteps * num_envs)}
 
 
 @dataclass(kw_only=True)
 class RlGamesAgentCfg(BackendConfig):
     """Trains with rl_games' PPO."""
 
-    timesteps: int
+    timesteps: Count
     """Control steps of the vectorised environment; the last horizon is completed."""
-    horizon_length: int = 24
+    horizon_length: Count = 24
     """Control steps per iteration."""
-    mini_epochs: int = 5
+    mini_epochs: Count = 5
     """Passes over each batch."""
-    num_minibatches: int = 4
+    num_minibatches: Count = 4
     """Parts each batch is split into."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Step size of Adam; where it adapts, the first one."""
     lr_schedule: Literal["adaptive", "fixed"] = "adaptive"
     """Adapt the policy's step size to the KL divergence, or keep it."""
-    kl_threshold: float = 0.01
+    kl_threshold: NonNegative = 0.01
     """KL divergence the adaptive schedule aims at."""
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Discount."""
-    tau: float = 0.95
+    tau: Share = 0.95
     """Decay of the generalised advantage estimate."""
-    e_clip: float = 0.2
+    e_clip: Positive = 0.2
     """Largest relative change of an action's probability."""
-    entropy_coef: float = 0.005
+    entropy_coef: Finite = 0.005
     """Price of the entropy."""
-    critic_coef: float = 2.0
+    critic_coef: NonNegative = 2.0
     """Price of half the squared value error, where actor and critic see the same; else they learn apart."""
-    grad_norm: float = 1.0
+    grad_norm: Limit = 1.0
     """Gradients are cut to this norm."""
-    hidden_dims: tuple[int, ...] = (128, 128)
+    hidden_dims: Widths = (128, 128)
     """Widths of the hidden layers of actor and critic."""
     activation: Literal["elu", "gelu", "relu", "selu", "swish", "tanh"] = "elu"
     """Non-linearity between them."""
-    initial_std: float = 1.0
+    initial_std: Positive = 1.0
     """Standard deviation of the actions at the start."""
     normalize_input: bool = True
     """Normalise observations by their running mean and standard deviation."""
     normalize_value: bool = True
     """Normalise values by their running mean and standard deviation."""
 
+    def validate_rollouts(self, num_envs: int, width: int = 1) -> None:
+        super().validate_rollouts(num_envs, width)
+        _check_parts("agent.num_minibatches", self.num_minibatches, self.horizon_length * num_envs)
+
+    def networks(self) -> dict[str, Sequence[int]]:
+        return {"agent.hidden_dims": self.hidden_dims}
+
+    def transitions(self, num_envs: int) -> dict[str, int]:
+        return {"agent.horizon_length": self.horizon_length * num_envs}
+
 
 @dataclass(kw_only=True)
 class Sb3OnPolicyCfg:
     """What PPO and A2C have besides."""
 
-    n_steps: int = 24
+    n_steps: Count = 24
     """Control steps of each environment per iteration."""
-    n_epochs: int = 5
+    n_epochs: Count = 5
     """Passes over each batch (PPO)."""
-    batch_size: int | None = None
+    batch_size: Annotated[int, Bounds(2, 2**31)] | None = None
     """Samples per gradient step (PPO); None: a quarter of what an iteration collects."""
-    gae_lambda: float = 0.95
+    gae_lambda: Share = 0.95
     """Decay of the generalised advantage estimate."""
-    clip_range: float = 0.2
+    clip_range: Positive = 0.2
     """Largest relative change of an action's probability (PPO)."""
-    ent_coef: float = 0.005
+    ent_coef: Finite = 0.005
     """Price of the entropy."""
-    vf_coef: float = 1.0
+    vf_coef: NonNegative = 1.0
     """Price of the value error."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: Limit = 1.0
     """Gradients are cut to this norm."""
-    init_std: float = 1.0
+    init_std: Positive = 1.0
     """Standard deviation of the actions at the start."""
 
 
@@ -314,25 +415,25 @@ class Sb3OnPolicyCfg:
 class Sb3OffPolicyCfg:
     """What SAC, TD3 and DDPG have besides."""
 
-    buffer_size: int = 1_000_000
+    buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds, of all environments together."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions per gradient step."""
-    learning_starts: int = 1000
+    learning_starts: Amount = 1000
     """Environment steps with random actions before learning begins."""
-    train_freq: int = 1
+    train_freq: Count = 1
     """Control steps of each environment between two rounds of learning."""
-    gradient_steps: int = 4
+    gradient_steps: Literal[-1] | Count = 4
     """Gradient steps per round; −1: as many as environment steps were made since the last one."""
-    tau: float = 0.02
+    tau: Share = 0.02
     """How far the target networks follow in each gradient step."""
-    ent_coef: Literal["auto"] | float = "auto"
+    ent_coef: Literal["auto"] | NonNegative = "auto"
     """Price of the entropy (SAC); `auto` adapts it."""
-    init_ent_coef: float = 0.01
+    init_ent_coef: Positive = 0.01
     """Where `auto` starts: small, as the rewards of a control step are."""
-    action_noise: float | None = None
+    action_noise: NonNegative | None = None
     """Standard deviation of the noise on explored actions; None: 0.1 for TD3 and DDPG, no noise for SAC."""
-    iteration_steps: int = 50
+    iteration_steps: Count = 50
     """Control steps of each environment that count as one iteration: for progress, evaluation and checkpoints."""
 
 
@@ -345,7 +446,7 @@ class Sb3HerCfg:
 
     compute_reward: Callable[..., Any]
     """The task's reward `(achieved, desired, infos) -> rewards` of numpy arrays with one row per transition."""
-    n_sampled_goal: int = 4
+    n_sampled_goal: Amount = 4
     """Relabelled transitions for each real one."""
     goal_selection_strategy: Literal["future", "final", "episode"] = "future"
     """Where in the episode the new goal is taken from."""
@@ -357,17 +458,17 @@ class Sb3AgentCfg(BackendConfig):
 
     algorithm: Literal["PPO", "A2C", "SAC", "TD3", "DDPG"] = "PPO"
     """Which algorithm."""
-    timesteps: int
+    timesteps: Count
     """Environment steps of all environments together."""
-    hidden_dims: tuple[int, ...] = (128, 128)
+    hidden_dims: Widths = (128, 128)
     """Widths of the hidden layers of all networks."""
     activation: Literal["elu", "relu", "tanh", "silu", "leaky_relu"] = "elu"
     """Non-linearity between them."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Step size of the optimizers."""
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Discount."""
-    action_bound: float = 1.0
+    action_bound: Positive = 1.0
     """Actions lie within ± this."""
     obs_normalization: bool | None = None
     """Normalise observations by their running mean and standard deviation; None: for PPO and A2C only."""
@@ -384,3 +485,16 @@ class Sb3AgentCfg(BackendConfig):
     def is_on_policy(self) -> bool:
         """Whether the algorithm learns only from what it has just done."""
         return self.algorithm in ("PPO", "A2C")
+
+    def networks(self) -> dict[str, Sequence[int]]:
+        return {"agent.hidden_dims": self.hidden_dims}
+
+    def transitions(self, num_envs: int) -> dict[str, int]:
+        if self.is_on_policy:
+            return {"agent.on_policy.n_steps": self.on_policy.n_steps * num_envs}
+        return {"agent.off_policy.buffer_size": min(self.off_policy.buffer_size, self.timesteps)}
+
+
+def _check_parts(path: str, parts: int, samples: int, what: str = "samples of an iteration") -> None:
+    if parts > samples:
+        raise ConfigError(f"{path}: {parts:,} parts cannot be made of {samples:,} {what}")

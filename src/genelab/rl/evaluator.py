@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from genelab import mdp
-from genelab.config import TASKS, Override, apply_overrides, refuse_decided
+from genelab.config import TASKS, Override, refuse_decided
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import TerminationTermCfg
 from genelab.rl.backends.base import InferenceSetup
+from genelab.rl.config import configure
 from genelab.rl.exported import acts_alone
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
@@ -132,7 +133,7 @@ def policy_on_task(
     cfg = task.play_env if task.play_env is not None else task.env
     if not isinstance(cfg, ManagerBasedRlEnvCfg):
         raise UsageError(f"{TASKS.entry(task_id).id} is a scene to play: it has no rewards to judge a policy by")
-    apply_overrides({"env": cfg} if task.agent is None else {"env": cfg, "agent": task.agent}, overrides)
+    configure(cfg, task.agent, overrides)
     env = ManagerBasedRlEnv(eval_cfg(cfg, num_envs), notify=notify)
     try:
         yield env, load_policy(env, task.agent, checkpoint, deterministic=deterministic)

@@ -12,10 +12,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from genelab.config import TASKS, Override, apply_overrides
+from genelab.config import TASKS, Override
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
 from genelab.errors import UsageError
 from genelab.rl.backends import InferenceSetup
+from genelab.rl.config import configure
 from genelab.rl.episodes import Episodes
 from genelab.rl.locate import find_checkpoint, pretrained_policy
 from genelab.rl.nan_guard import NanGuard, load_replay
@@ -90,7 +91,7 @@ def play_task(
         for option in (name for name, value in {**given, "--prof": profile}.items() if value is not None):
             notify(f"{option} is for RL tasks; {task_id} is a scene and ignores it")
         agent, checkpoint, best, num_envs, profile = None, None, False, None, None
-    apply_overrides({"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}, overrides)
+    configure(env_cfg, cfg.agent, overrides)
     agent = agent or ("trained" if checkpoint is not None else "zero")
     policy = _find_policy(task_id, agent, checkpoint, best)
     asked = any(override.path == "env.simulation.vis" for override in overrides)

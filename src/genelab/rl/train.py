@@ -16,12 +16,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from genelab.config import TASKS, Override, apply_overrides, load_json
+from genelab.config import TASKS, Override, load_json
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
 from genelab.envs.state import set_state
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends import Backend, TrainContext, select_backend
-from genelab.rl.config import BackendConfig
+from genelab.rl.config import BackendConfig, configure
 from genelab.rl.eval_callback import EvalCallback
 from genelab.rl.evaluator import eval_cfg
 from genelab.rl.exported import is_exported
@@ -99,7 +99,7 @@ def train_task(
         backend.set_budget(cfg.agent, max_iterations)
     if seed is not None:
         cfg.agent.seed = seed
-    apply_overrides({"env": cfg.env, "agent": cfg.agent}, overrides)
+    configure(cfg.env, cfg.agent, overrides, learns=True)
     rank = Rank.current()
     if not rank.alone:
         check_backend(backend.name, task_id)
@@ -151,6 +151,7 @@ def resume_task(
     backend = select_backend(agent)
     if max_iterations is not None:
         backend.set_budget(agent, max_iterations)
+    configure(env, agent, learns=True)
     state = torch.load(run_dir / "resume.pt", weights_only=True)
     if state["monitor"]["done"] >= backend.budget(agent):
         raise UsageError(f"--resume: {run_dir} has spent its {backend.unit}; give a larger --max-iterations")
@@ -197,6 +198,8 @@ class _Training:
         """Train, and say in `run.json` how it ended."""
         seed_everything(self.rank.seed(self.agent.seed))
         env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
+        groups = env.observation_manager.groups.values()
+        self.agent.validate_rollouts(env.num_envs, width=env.action_dim + sum(group.dim for group in groups))
         env.watcher = NanGuard(env, self.task_id, self.run.path)
         self.on_env(env)
         facts = {

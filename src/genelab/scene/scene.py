@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import mujoco
 import torch
 
+from genelab.config import Count, NonNegative, check_values
 from genelab.errors import ConfigError, did_you_mean
 from genelab.scene.entity import Articulation, ArticulationCfg, Entity, EntityCfg, RigidObject
 from genelab.scene.sensors import Sensor, SensorCfg
@@ -19,9 +20,9 @@ from genelab.sim import ContactQuery, EnvIds, SimulationCfg, apply_options, crea
 class SceneCfg:
     """What is in the world."""
 
-    num_envs: int = 1
+    num_envs: Count = 1
     """How many copies of the world run side by side."""
-    env_spacing: float = 2.5
+    env_spacing: NonNegative = 2.5
     """Distance between the copies where they are drawn together, m. They never touch."""
     entities: dict[str, EntityCfg] = field(default_factory=dict)
     """Robots and objects by name; the main robot is called `robot`."""
@@ -32,8 +33,7 @@ class SceneCfg:
 
     def validate(self) -> None:
         """Refuse what cannot be built."""
-        if self.num_envs < 1:
-            raise ConfigError(f"env.scene.num_envs: must be at least 1, got {self.num_envs}")
+        check_values(self, "env.scene")
         for name, sensor in self.sensors.items():
             if sensor.entity not in self.entities:
                 hint = did_you_mean(sensor.entity, self.entities)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from genelab.errors import ConfigError
+from genelab.config import Amount, Count, Finite, NonNegative, Positive, check_values
+from genelab.config.bounds import Bounds
 
 EngineName = Literal["auto", "mujoco", "genesis"]
 
@@ -16,15 +17,15 @@ class SolverCfg:
 
     integrator: Literal["euler", "implicitfast"] = "implicitfast"
     """Time integration. `implicitfast` is stable for stiff position and velocity actuators."""
-    iterations: int = 10
+    iterations: Count = 10
     """Most Newton iterations per physics step."""
-    ls_iterations: int = 20
+    ls_iterations: Count = 20
     """Most line-search steps per Newton iteration."""
-    tolerance: float = 1e-8
+    tolerance: NonNegative = 1e-8
     """Newton stops below this scaled gradient."""
     cone: Literal["pyramidal", "elliptic"] = "pyramidal"
     """Friction cone."""
-    impratio: float = 1.0
+    impratio: Positive = 1.0
     """Frictional over normal constraint impedance; above 1 grips slip less."""
 
 
@@ -36,33 +37,28 @@ class SimulationCfg:
     """Show a viewer."""
     gpu: bool = False
     """Tensors, and physics where the engine can, on the GPU."""
-    steps: int = 240
+    steps: Amount = 240
     """Length of a headless playback, in control steps; a viewer ignores it."""
-    dt: float = 0.005
+    dt: Positive = 0.005
     """Physics step, s. The control step is `dt * decimation`."""
     engine: EngineName = "auto"
     """Which engine steps the physics; `auto` is Genesis on a GPU and MuJoCo on the CPU."""
     precision: Literal[32, 64] = 32
     """Bits of the tensors the MDP sees, and of Genesis; MuJoCo always computes in 64."""
-    threads: int = 0
+    threads: Annotated[int, Bounds(0, 4096)] = 0
     """Physics threads of the MuJoCo engine; 0 is one per core. Results do not depend on it."""
     fresh_kinematics: bool = True
     """Body poses and velocities are of the end of the step. False: of its last substep's start, one `dt` old, which
     saves the MuJoCo engine a seventh of a quadruped's physics and a quarter of a cart-pole's. Joint and root state are
     always of the end; Genesis always has both."""
-    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
+    gravity: tuple[Finite, Finite, Finite] = (0.0, 0.0, -9.81)
     """Gravity, m/s²."""
     solver: SolverCfg = field(default_factory=SolverCfg)
     """Constraint solver."""
 
     def validate(self) -> None:
         """Refuse values no engine can run with."""
-        if not self.dt > 0:
-            raise ConfigError(f"env.simulation.dt: must be positive, got {self.dt}")
-        if self.steps < 0:
-            raise ConfigError(f"env.simulation.steps: must not be negative, got {self.steps}")
-        if self.threads < 0:
-            raise ConfigError(f"env.simulation.threads: must not be negative, got {self.threads}")
+        check_values(self, "env.simulation")
 
     def resolved_engine(self) -> Literal["mujoco", "genesis"]:
         """The engine that `auto` stands for here."""

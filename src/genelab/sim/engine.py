@@ -16,6 +16,7 @@ import mujoco
 import torch
 from torch import Tensor
 
+from genelab.config import check_memory
 from genelab.errors import GenelabError, UsageError
 from genelab.sim.cfg import SimulationCfg
 
@@ -220,6 +221,15 @@ def compile_spec(spec: mujoco.MjSpec) -> mujoco.MjModel:
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"the model does not compile: {reason}") from error
+
+
+def check_size(model: mujoco.MjModel, num_envs: int, device: torch.device) -> None:
+    """Refuse more copies of a model than memory holds: each is rows of numbers for its joints and bodies."""
+    if device.type == "cpu":
+        # Measured: 1.6 kB for an inverted pendulum, 8.9 kB for a quadruped; this is three quarters of it.
+        check_memory(
+            "env.scene.num_envs", f"{num_envs:,}", 24.0 * num_envs * (model.nq + 2 * model.nv + 16 * model.nbody)
+        )
 
 
 def apply_options(cfg: SimulationCfg, spec: mujoco.MjSpec) -> None:

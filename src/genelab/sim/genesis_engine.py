@@ -28,7 +28,7 @@ from torch import Tensor
 from genelab.errors import ConfigError, did_you_mean
 from genelab.sim import genesis_mapping as mapping
 from genelab.sim.cfg import SimulationCfg
-from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, compile_spec
+from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, check_size, compile_spec
 
 _MODEL_FIELDS = (
     "body_mass",
@@ -71,6 +71,7 @@ class GenesisEngine:
         notify: Callable[[str], None] | None = None,
     ) -> None:
         self.model = compile_spec(spec)
+        check_size(self.model, num_envs, device)
         mapping.check_expressible(self.model)
         self._actuated = mapping.actuator_dofs(self.model)
         self._gs = mapping.start_genesis(cfg, in_use=len(_engines) > 0)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from genelab.errors import ConfigError, did_you_mean
 from genelab.sim.cfg import SimulationCfg
-from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, compile_spec
+from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, check_size, compile_spec
 
 _INPUTS = ("qpos", "qvel", "ctrl", "xfrc_applied")
 _OUTPUTS = ("xpos", "xquat", "cvel", "subtree_com", "xipos", "actuator_force", "qacc", "sensordata")
@@ -47,6 +47,7 @@ class MujocoEngine:
         contacts: Sequence[ContactQuery] = (),
     ) -> None:
         self.model = compile_spec(spec)
+        check_size(self.model, num_envs, device)
         self.num_envs = num_envs
         self.device = device
         self.dtype = torch.float64 if cfg.precision == 64 else torch.float32

@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from genelab.config import TASKS, Override, apply_overrides, refuse_decided
+from genelab.config import TASKS, Override, refuse_decided
 from genelab.errors import UsageError
+from genelab.rl.config import configure
 
 MODULE = "genelab.cli.main"
 """What a child runs: `python -m genelab.cli.main train ...`."""
@@ -63,7 +64,7 @@ def load_cfg(task: str, overrides: Sequence[Override]) -> tuple[str, Any]:
     task_id = TASKS.entry(task).id
     if cfg.agent is None:
         raise UsageError(f"{task_id} has no agent config: it can be played, not trained")
-    apply_overrides({"env": cfg.env, "agent": cfg.agent}, overrides)
+    configure(cfg.env, cfg.agent, overrides, learns=True)
     return task_id, cfg
 
 

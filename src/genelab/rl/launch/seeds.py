@@ -93,6 +93,8 @@ def parse_seeds(text: str) -> list[int]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() for word in words):
         raise UsageError(f"--seeds: expected whole numbers with commas between them, such as 1,2,3, got {text!r}")
+    if any(len(word) > 10 or int(word) >= 2**32 for word in words):
+        raise UsageError(f"--seeds: a seed is at most {2**32 - 1}, got {text!r}")
     seeds = [int(word) for word in words]
     if len(set(seeds)) < len(seeds):
         raise UsageError(f"--seeds: each seed only once, got {text!r}")
