@@ -138,6 +138,7 @@ def run_play_loop(
     if (num_steps is None) == (num_frames is None):
         raise TypeError("run_play_loop() needs num_steps or, which is the same, num_frames")
     steps = num_steps if num_frames is None else num_frames
+    assert steps is not None
     longest = getattr(env, "max_episode_length", None)
     if not longest:
         text = "the environment has no max_episode_length, so no episode is sure to end and none is counted"
