@@ -27,7 +27,7 @@ def test_the_task_of_the_guide_plays(
     monkeypatch.chdir(tmp_path)
     command = ["play", "My-Slider-v0", "--import", "my_tasks.py", "--agent", "random", "--steps", "260"]
     assert run(command) == 0
-    assert "1 episodes ended" in capfd.readouterr().out
+    assert "1 episode ended" in capfd.readouterr().out
 
 
 def test_the_readmes_python_runs() -> None:

@@ -42,7 +42,10 @@ def refusal(word: str | Path, *, task: str = TASK, best: bool = False) -> str:
 def test_a_file_is_itself() -> None:
     Path("some.pt").touch()
     assert find_checkpoint(TASK, "some.pt") == Path("some.pt")
-    assert refusal("other.pt") == "other.pt: no such checkpoint; give a file, a run directory, latest or pretrained"
+    assert (
+        refusal("other.pt")
+        == "other.pt: no such checkpoint; give a file, a run directory, latest, pretrained or an address"
+    )
     assert refusal("some.pt", best=True) == "--best chooses among the checkpoints of a run; some.pt is a file"
 
 

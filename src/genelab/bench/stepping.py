@@ -135,10 +135,9 @@ def run_play_loop(
     all that ended would favour short ones. If it does not say, none counts, and a warning tells so. `record` is filled
     on the way.
     """
-    if (num_steps is None) == (num_frames is None):
+    given = [count for count in (num_steps, num_frames) if count is not None]
+    if len(given) != 1:
         raise TypeError("run_play_loop() needs num_steps or, which is the same, num_frames")
-    steps = num_steps if num_frames is None else num_frames
-    assert steps is not None
     longest = getattr(env, "max_episode_length", None)
     if not longest:
         text = "the environment has no max_episode_length, so no episode is sure to end and none is counted"
@@ -159,7 +158,7 @@ def run_play_loop(
     book = _Book(env.num_envs)
     begin = time.perf_counter()
     try:
-        for _ in range(steps):
+        for _ in range(given[0]):
             if synchronize is not None:
                 synchronize()
             start = time.perf_counter()

@@ -16,7 +16,8 @@ SEED = click.IntRange(0, 2**32 - 1)
 ENGINES = ("auto", "mujoco", "genesis")
 CHECKPOINT_HELP = (
     "A checkpoint is a file, a run directory (its final or newest checkpoint, its best with --best), `latest` (of the "
-    "task's newest run below ./logs) or `pretrained` (shipped with the task); a file of such a name is ./latest."
+    "task's newest run below ./logs) or `pretrained` (shipped with the task); a file of such a name is ./latest. It "
+    "may be an address, too: file://, https:// or hf://owner/repository/file, with #sha256=HEX to say what must arrive."
 )
 
 

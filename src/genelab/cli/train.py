@@ -76,7 +76,9 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Path(path_type=Path),
     help="Run directory [logs/<backend>/<task>/<time>].",
 )
-@click.option("--checkpoint", metavar="CKPT", help="Start from these weights: a file, a run directory or latest.")
+@click.option(
+    "--checkpoint", metavar="CKPT", help="Start from these weights: a file, a run directory, latest or an address."
+)
 @click.option(
     "--resume",
     metavar="RUN_DIR",

@@ -11,6 +11,7 @@ from typing import Any
 from genelab.config import TASKS, TaskEntry
 from genelab.errors import UsageError
 from genelab.rl.backends import Backend, select_backend
+from genelab.rl.fetch import fetch, is_uri
 
 LOGS = Path("logs")
 """Where runs are, from the current directory."""
@@ -21,22 +22,27 @@ PRETRAINED_SUFFIXES = (".ts", ".onnx", ".pt", ".zip")
 def find_checkpoint(task_id: str, word: str | Path, *, best: bool = False, agent: Any = None) -> Path:
     """The checkpoint file that `word` stands for.
 
-    A string may be `latest`, the newest run of the task below `./logs`, or `pretrained`, the policy that the task's
-    package ships. Anything else, and every `Path`, is a file or a run directory. Of a run it is the final checkpoint,
-    the newest if the run did not complete, or the one with the best evaluation if `best`. Runs are those of the task's
-    own library, or of the one that the config `agent` asks for.
+    A string may be `latest`, the newest run of the task below `./logs`, `pretrained`, the policy that the task's
+    package ships, or an address (`file://`, `https://`, `hf://`), from which `fetch` brings it here. Anything else, and
+    every `Path`, is a file or a run directory. Of a run it is the final checkpoint, the newest if the run did not
+    complete, or the one with the best evaluation if `best`. Runs are those of the task's own library, or of the one
+    that the config `agent` asks for.
     """
     entry = TASKS.entry(task_id)
     if word == "pretrained":
         if best:
             raise UsageError("--best chooses among the checkpoints of a run; pretrained is one policy")
         return _pretrained(entry)
+    if isinstance(word, str) and is_uri(word):
+        if best:
+            raise UsageError("--best chooses among the checkpoints of a run; an address is one policy")
+        return fetch(word)
     path = Path(word)
     if word == "latest" or path.is_dir():
         backend = select_backend(TASKS.get(task_id).agent if agent is None else agent)
         return _of_run(_need_run(entry.id, backend) if word == "latest" else path, backend, best)
     if not path.is_file():
-        raise UsageError(f"{path}: no such checkpoint; give a file, a run directory, latest or pretrained")
+        raise UsageError(f"{path}: no such checkpoint; give a file, a run directory, latest, pretrained or an address")
     if best:
         raise UsageError(f"--best chooses among the checkpoints of a run; {path} is a file")
     return path

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from genelab.config import TASKS
 from genelab.errors import GenelabError, UsageError, did_you_mean, summary
 from genelab.rl.evaluator import EvalSettings, evaluate_task
+from genelab.rl.fetch import is_uri
 from genelab.rl.report import check_out, write_report
 
 _WORDS = ("latest", "pretrained")
@@ -262,7 +263,7 @@ def _evaluate(outcome: Outcome, row: Row, home: Path, notify: Callable[[str], No
 
 def _checkpoint(word: str, home: Path) -> str | Path:
     """A path is meant from the suite's directory or, if it is not there, from the current one."""
-    if word in _WORDS:
+    if word in _WORDS or is_uri(word):
         return word
     beside = home / word
     return beside if beside.exists() else Path(word)
