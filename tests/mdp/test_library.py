@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import mdp
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab import TASKS, mdp
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
 from genelab.errors import ConfigError
 from genelab.managers import (
     EventTermCfg,
@@ -174,3 +174,11 @@ def test_a_joint_gets_another_velocity(make_env: MakeEnv) -> None:
     assert env.robot.joint_vel[:, 0].tolist() == [3.0] * 4
     assert env.robot.joint_vel[0, 1].item() == pytest.approx(0.25, abs=1e-2)  # the hinge keeps its own
     assert torch.allclose(env.robot.joint_pos, position, atol=2e-3)
+
+
+def test_a_play_config_has_the_model_as_it_was_written() -> None:
+    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").env
+    params = {"mass_range": (0.5, 2.0), "operation": "scale"}
+    cfg.events["mass"] = EventTermCfg(func=mdp.randomize_mass, mode="reset", params=params)
+    cfg.events["own"] = EventTermCfg(func=mdp.changes_model(lambda env, env_ids: None), mode="reset")
+    assert list(play_cfg(cfg).events) == ["reset_joints"]

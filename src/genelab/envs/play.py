@@ -6,6 +6,7 @@ import copy
 from typing import TypeVar
 
 from genelab.envs.manager_based_rl_env import ManagerBasedRlEnvCfg
+from genelab.managers import EventTermCfg
 
 Cfg = TypeVar("Cfg", bound=ManagerBasedRlEnvCfg)
 
@@ -27,9 +28,14 @@ def play_cfg(cfg: Cfg, *, num_envs: int = 1) -> Cfg:
     for action in cfg.actions.values():
         if action is not None:
             action.noise_std, action.delay = 0.0, (0, 0)
-    cfg.events = {name: event for name, event in cfg.events.items() if event is not None and event.mode == "reset"}
+    cfg.events = {name: event for name, event in cfg.events.items() if event is not None and _is_of_the_task(event)}
     cfg.curriculum = {}
     for reward in cfg.rewards.values():
         if reward is not None:
             reward.ramp = None
     return cfg
+
+
+def _is_of_the_task(event: EventTermCfg) -> bool:
+    """Whether an event says where an episode begins, and makes no other robot of the robot."""
+    return event.mode == "reset" and not getattr(event.func, "changes_model", False)

@@ -34,6 +34,7 @@ from genelab.mdp.observations import (
     projected_gravity,
 )
 from genelab.mdp.randomization import (
+    changes_model,
     randomize_com,
     randomize_encoder_bias,
     randomize_friction,
@@ -85,6 +86,7 @@ __all__ = [
     "base_height_l2",
     "base_lin_vel",
     "body_ang_vel_xy_l2",
+    "changes_model",
     "command_ranges",
     "error_vel_xy",
     "error_vel_yaw",

@@ -6,7 +6,8 @@ change is one of the compiled model: `engine.get_model_field` reads it back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,7 +21,16 @@ from genelab.sim import EnvIds
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
 
+Func = TypeVar("Func", bound=Callable[..., Any])
 
+
+def changes_model(func: Func) -> Func:
+    """Marks an event that gives environments models of their own: play configs leave it out."""
+    func.changes_model = True  # type: ignore[attr-defined]
+    return func
+
+
+@changes_model
 def randomize_friction(
     env: ManagerBasedEnv,
     env_ids: EnvIds,
@@ -41,6 +51,7 @@ def randomize_friction(
     engine.set_model_field("geom_friction", values, ids, env_ids)
 
 
+@changes_model
 def randomize_mass(
     env: ManagerBasedEnv,
     env_ids: EnvIds,
@@ -60,6 +71,7 @@ def randomize_mass(
     engine.set_model_field("body_inertia", inertia * (changed / mass)[..., None], ids, env_ids)
 
 
+@changes_model
 def randomize_com(
     env: ManagerBasedEnv,
     env_ids: EnvIds,
@@ -75,6 +87,7 @@ def randomize_com(
     env.scene.engine.set_model_field("body_ipos", com + torch.stack(moves, dim=-1), ids, env_ids)
 
 
+@changes_model
 def randomize_gains(
     env: ManagerBasedEnv,
     env_ids: EnvIds,
@@ -94,6 +107,7 @@ def randomize_gains(
         )
 
 
+@changes_model
 def randomize_encoder_bias(
     env: ManagerBasedEnv, env_ids: EnvIds, bias_range: tuple[float, float], asset: Selection = ROBOT
 ) -> None:
