@@ -11,8 +11,9 @@ import torch
 
 from genelab import TASKS
 from genelab.config import dump_json, load_json, to_dict
-from genelab.envs import ManagerBasedRlEnv, make_env
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
 from genelab.rl.config import RslRlOnPolicyRunnerCfg, SkrlAgentCfg
+from tests.futures import assert_same_future, make_far, through_a_file
 
 ALL = TASKS.ids()
 
@@ -36,6 +37,15 @@ def test_every_task_builds_steps_and_resets(task: str) -> None:
     for _ in range(30):
         observations, *_ = env.step(torch.rand(4, env.action_dim) * 2 - 1)
     assert all(values.isfinite().all() for values in observations.values())
+
+
+@pytest.mark.parametrize("task", [task for task in ALL if isinstance(TASKS.get(task).env, ManagerBasedRlEnvCfg)])
+def test_every_task_goes_on_from_a_saved_state_as_it_would_have(task: str) -> None:
+    cfg = TASKS.get(task).env
+    cfg.simulation.engine, cfg.simulation.threads = "mujoco", 1
+    first, second = make_far(cfg)
+    second.load_state_dict(through_a_file(first.state_dict()))
+    assert assert_same_future(first, second, steps=20) > 0
 
 
 @pytest.mark.parametrize("task", ALL)

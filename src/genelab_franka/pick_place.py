@@ -76,6 +76,7 @@ class GoalCommand(CommandTerm):
     """Holds the goals, `(N, 3)`."""
 
     cfg: GoalCommandCfg
+    drawn_from = ("x", "y", "z")
     goal_radius = SUCCESS_RADIUS
 
     def __init__(self, name: str, cfg: GoalCommandCfg, env: ManagerBasedRlEnv) -> None:
@@ -84,7 +85,7 @@ class GoalCommand(CommandTerm):
 
     def resample(self, env_ids: Tensor) -> None:
         rng, dtype = self.env.rng, self.env.dtype
-        bounds = torch.tensor([self.cfg.x, self.cfg.y, self.cfg.z], device=self.env.device, dtype=dtype)
+        bounds = torch.tensor(list(self.ranges.values()), device=self.env.device, dtype=dtype)
         goals = gm.uniform(bounds[:, 0], bounds[:, 1], (len(env_ids), 3), rng, dtype)
         grounded = gm.uniform(0.0, 1.0, (len(env_ids),), rng, dtype) >= self.cfg.air_share
         goals[:, 2] = torch.where(grounded, CUBE_HALF, goals[:, 2])
@@ -153,8 +154,8 @@ def at_goal(env: ManagerBasedRlEnv) -> Tensor:
 
 
 def success(env: ManagerBasedRlEnv) -> Tensor:
-    """1 where the cube is at the goal, as the reward of this step found."""
-    return env.extras["is_success"].to(env.dtype)
+    """1 where the cube is at the goal."""
+    return is_success(cube_pos(env), env.commands["goal"]).to(env.dtype)
 
 
 def goal_distance(env: ManagerBasedRlEnv) -> Tensor:

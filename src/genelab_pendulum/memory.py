@@ -51,6 +51,7 @@ class TargetCommand(CommandTerm):
     """Holds the targets, `(N, 1)`."""
 
     cfg: TargetCommandCfg
+    drawn_from = ("position_range",)
 
     def __init__(self, name: str, cfg: TargetCommandCfg, env: ManagerBasedRlEnv) -> None:
         super().__init__(name, cfg, env)
@@ -58,7 +59,7 @@ class TargetCommand(CommandTerm):
 
     def resample(self, env_ids: Tensor) -> None:
         shape = (len(env_ids), 1)
-        self.command[env_ids] = gm.uniform(*self.cfg.position_range, shape, self.env.rng, self.env.dtype)
+        self.command[env_ids] = gm.uniform(*self.ranges["position_range"], shape, self.env.rng, self.env.dtype)
 
 
 def target_cue(env: ManagerBasedRlEnv, command: str, steps: int) -> Tensor:

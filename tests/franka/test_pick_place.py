@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from torch import Tensor
 from genelab import TASKS
 from genelab import math as gm
 from genelab.envs import ManagerBasedRlEnv
-from genelab.envs.state import get_state, set_state
 from genelab.mdp.arm_actions import DifferentialIkAction
 from genelab.rl import train_task
 from genelab.rl.backends.sb3_env import GOAL_GROUPS, GenelabSb3VecEnv
@@ -268,12 +266,11 @@ def test_a_saved_state_goes_on_as_before(env: ManagerBasedRlEnv) -> None:
     script = Script(env)
     for _ in range(15):
         env.step(script.act())
-    state = get_state(env)
-    assert not [path for path in state["memory"] if "engine" in path]
+    state = env.state_dict()
     actions = 2 * torch.rand(5, 6, 4) - 1
     paths = []
     for _ in range(2):
-        set_state(env, copy.deepcopy(state))
+        env.load_state_dict(state)
         paths.append([env.step(action)[0]["observation"] for action in actions])
     assert all(torch.equal(first, second) for first, second in zip(*paths, strict=True))
 

@@ -35,9 +35,8 @@ def after(env: ManagerBasedRlEnv, steps: tuple[int, ...]) -> Tensor:
 def harder(env: ManagerBasedRlEnv, env_ids: Tensor, log: list) -> float:
     """Double the price with every reset."""
     log.append((env_ids.tolist(), env.episode_length_buf[env_ids].tolist()))
-    weight = env.reward_manager.cfgs["one"].weight * 2
-    env.reward_manager.cfgs["one"].weight = weight
-    return weight
+    env.reward_manager.weights["one"] *= 2
+    return env.reward_manager.weights["one"]
 
 
 def levels(env: ManagerBasedRlEnv, env_ids: Tensor) -> dict[str, float]:

@@ -36,10 +36,6 @@ def late(env: ManagerBasedRlEnv) -> Tensor:
     return env.episode_length_buf > 1
 
 
-def forbidden(env: ManagerBasedRlEnv) -> Tensor:
-    raise AssertionError("a term of weight zero was computed")
-
-
 def column(env: ManagerBasedRlEnv) -> Tensor:
     return torch.ones(env.num_envs, 1)
 
@@ -77,22 +73,47 @@ def test_booleans_count_as_one(make_env: MakeEnv) -> None:
     assert pay(env) == pytest.approx([5 * STEP_DT] * 4)
 
 
-def test_a_term_of_weight_zero_is_not_computed(make_env: MakeEnv) -> None:
-    env = make_env(rewards=rewards(off=(forbidden, 0.0), one=(ones, 1.0)))
+class Counted:
+    """How often a term was called; publishes who succeeded if it is told to."""
+
+    calls = 0
+
+    def __init__(self, cfg: RewardTermCfg, env: ManagerBasedRlEnv) -> None:
+        type(self).calls = 0
+
+    def __call__(self, env: ManagerBasedRlEnv, publish: bool) -> Tensor:
+        type(self).calls += 1
+        if publish:
+            env.extras["is_success"] = env.episode_length_buf > 2
+        return ones(env)
+
+
+@pytest.mark.parametrize(("publish", "calls"), [(False, 1), (True, 3)])
+def test_a_term_of_weight_zero_is_called_again_only_if_it_publishes(
+    make_env: MakeEnv, publish: bool, calls: int
+) -> None:
+    terms = rewards(one=(ones, 1.0))
+    terms["off"] = RewardTermCfg(func=Counted, weight=0.0, params={"publish": publish})
+    env = make_env(rewards=terms)
     env.reset()
-    assert pay(env) == pytest.approx([STEP_DT] * 4)
-    assert env.reward_manager.step_reward.tolist() == [[0.0] * 4, pytest.approx([STEP_DT] * 4)]
+    for _ in range(2):
+        assert pay(env) == pytest.approx([STEP_DT] * 4)
+    info = env.step(torch.zeros(4, 0))[4]
+    assert Counted.calls == calls
+    assert ("is_success" in info) == publish
+    assert not publish or info["is_success"].all()
+    assert env.reward_manager.step_reward.tolist() == [pytest.approx([STEP_DT] * 4), [0.0] * 4]
 
 
 def test_a_weight_changed_later_takes_effect(make_env: MakeEnv) -> None:
     env = make_env(rewards=rewards(one=(ones, 0.0), index=(index, 1.0)))
     env.reset()
     assert pay(env) == pytest.approx([i * STEP_DT for i in range(4)])
-    env.cfg.rewards["one"].weight = 7.0
-    env.cfg.rewards["index"].weight = 0.0
+    env.reward_manager.weights["one"] = 7.0
+    env.reward_manager.weights["index"] = 0.0
     assert pay(env) == pytest.approx([7 * STEP_DT] * 4)
     assert env.reward_manager.step_reward[:, 3].tolist() == pytest.approx([7 * STEP_DT, 0.0])
-    env.cfg.rewards["one"].weight = 0.0
+    env.reward_manager.weights["one"] = 0.0
     assert pay(env) == [0.0] * 4
     assert env.reward_manager.step_reward[:, 3].tolist() == [0.0, 0.0]
 

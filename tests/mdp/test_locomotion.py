@@ -12,7 +12,6 @@ from torch import Tensor
 
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from genelab.envs.state import get_state, set_state
 from genelab.errors import ConfigError
 from genelab.managers import (
     CurriculumTermCfg,
@@ -463,15 +462,46 @@ def test_commands_grow_with_the_steps_made(make_env: MakeEnv) -> None:
     stages = (VelocityStage(step=2, lin_vel_x=(-2.0, 3.0)), VelocityStage(step=4, ang_vel_z=(-1.0, 1.0)))
     params = {"command": "twist", "stages": stages}
     env = make_env(curriculum={"ranges": CurriculumTermCfg(func=mdp.command_ranges, params=params)})
-    cfg = env.commands.term("twist").cfg
+    term = env.commands.term("twist")
     seen = []
     for _ in range(5):
         env.step(torch.zeros(4, 2))
         log = env._reset_envs(torch.tensor([0]))
-        seen.append((cfg.lin_vel_x, cfg.ang_vel_z, log["Curriculum/ranges/lin_vel_x"]))
+        seen.append((term.ranges["lin_vel_x"], term.ranges["ang_vel_z"], log["Curriculum/ranges/lin_vel_x"]))
     assert seen[0] == ((1.0, 1.0), (-0.5, -0.5), 1.0)
     assert seen[1] == ((-2.0, 3.0), (-0.5, -0.5), 3.0)
     assert seen[3] == ((-2.0, 3.0), (-1.0, 1.0), 3.0)
+    assert term.cfg.lin_vel_x == (1.0, 1.0)  # a config is what somebody wrote
+    assert term.cfg_in_force().lin_vel_x == (-2.0, 3.0)
+
+
+def growing() -> dict[str, CurriculumTermCfg]:
+    """After the first control step, every reset draws another speed."""
+    params = {"command": "twist", "stages": (VelocityStage(step=1, lin_vel_x=(5.0, 6.0)),)}
+    return {"ranges": CurriculumTermCfg(func=mdp.command_ranges, params=params)}
+
+
+def test_a_seeded_reset_goes_back_to_the_configured_ranges(make_env: MakeEnv) -> None:
+    env = make_env(curriculum=growing())
+    env.reset(seed=0)
+    first = env.commands["twist"].clone()
+    env.step(torch.zeros(4, 2))
+    env.reset()
+    assert (env.commands["twist"][:, 0] >= 5.0).all()
+    env.reset(seed=0)
+    assert torch.equal(env.commands["twist"], first)
+
+
+def test_a_resumed_run_draws_from_the_ranges_it_had(make_env: MakeEnv) -> None:
+    first, second = (make_env(curriculum=growing()) for _ in range(2))
+    first.reset(seed=0)
+    first.step(torch.zeros(4, 2))
+    first.reset()
+    second.load_state_dict(first.state_dict())
+    for env in (first, second):
+        env.commands.term("twist").resample(torch.arange(4))
+    assert (second.commands["twist"][:, 0] >= 5.0).all()
+    assert torch.equal(first.commands["twist"], second.commands["twist"])
 
 
 def test_a_penalty_comes_in_slowly(make_env: MakeEnv) -> None:
@@ -490,7 +520,7 @@ def test_terms_with_memory_are_part_of_the_state(make_env: MakeEnv) -> None:
     first, second = (make_env(gravity=10.0, height=0.7, rewards=rewards) for _ in range(2))
     for _ in range(6):
         first.step(torch.ones(4, 2))
-    set_state(second, get_state(first))
+    second.load_state_dict(first.state_dict())
     for _ in range(10):
         expected, actual = first.step(torch.zeros(4, 2)), second.step(torch.zeros(4, 2))
         assert torch.equal(expected[1], actual[1])

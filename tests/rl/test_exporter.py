@@ -354,6 +354,8 @@ def test_the_metadata_name_each_joint_and_what_drives_it() -> None:
         "stiffness": [40.1, None, 20.0],
         "damping": [0.7, None, 0.5],
         "effort_limit": [3.0, None, 23.7],
+        "saturation_effort": [None, None, 23.7],
+        "velocity_limit": [None, None, 30.0],
         "actuators": {"servo": "ImplicitPdActuatorCfg", "motor": "DcMotorActuatorCfg"},
     }
     torque, place = about["actions"]

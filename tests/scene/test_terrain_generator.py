@@ -35,6 +35,7 @@ from genelab.scene.terrains import (
     SubTerrainCfg,
     WaveCfg,
 )
+from genelab.state import snapshot
 
 RADIUS = 0.05
 BALL = f"""
@@ -221,10 +222,10 @@ def test_who_passes_the_hardest_row_goes_to_a_random_one() -> None:
 def test_state_is_levels_and_origins_follow() -> None:
     terrain = small()
     terrain.move(None, masks(1, 0, 0, 1), masks(0, 0, 0, 0), rng())
-    state, origins = terrain.get_state(), terrain.env_origins.clone()
+    state, origins = snapshot(terrain.state_dict()), terrain.env_origins.clone()
     terrain.restart()
     live = terrain.env_origins
-    terrain.set_state(state)
+    terrain.load_state_dict(state)
     assert live is terrain.env_origins
     assert torch.equal(live, origins)
     assert terrain.levels.tolist() == [1, 0, 0, 1]

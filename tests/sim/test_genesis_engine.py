@@ -290,13 +290,13 @@ def test_state_goes_back(engines: tuple[GenesisEngine, MujocoEngine]) -> None:
     names = (*READINGS, "contact_force", "contact_count")
     start(genesis)
     genesis.step(20)
-    state = genesis.get_state()
+    state = genesis.state_dict()
     seen = [getattr(genesis, name) for name in names]
     genesis.step(7)
     after = [getattr(genesis, name) for name in names]
     genesis.reset(None)
     genesis.step(3)
-    genesis.set_state(state)
+    genesis.load_state_dict(state)
     for name, value in zip(names, seen, strict=True):
         torch.testing.assert_close(getattr(genesis, name), value, rtol=0, atol=1e-14, msg=name)
     genesis.step(7)
@@ -315,11 +315,11 @@ def test_what_was_begun_in_inference_mode_goes_on_outside() -> None:
         genesis.step(2)
         genesis.reset(torch.tensor([1]))
         genesis.refresh()
-    state = genesis.get_state()  # the reset environment's forces are those of its new state
+    state = genesis.state_dict()  # the reset environment's forces are those of its new state
     start(genesis)
     genesis.step(2)
-    genesis.set_state(state)
-    assert torch.equal(genesis.get_state()["ctrl"], state["ctrl"])
+    genesis.load_state_dict(state)
+    assert torch.equal(genesis.state_dict()["ctrl"], state["ctrl"])
     genesis.close()
 
 

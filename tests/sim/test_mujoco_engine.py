@@ -120,10 +120,10 @@ def test_reset_gives_the_initial_state_and_forgets_the_solver() -> None:
     engine.step(50)
     engine.reset(torch.tensor([1]))
     engine.refresh()
-    state = engine.get_state()["state"]
+    state = engine.state_dict()["state"]
     untouched = make(BOX)
     untouched.refresh()
-    assert torch.equal(state[1], untouched.get_state()["state"][1])
+    assert torch.equal(state[1], untouched.state_dict()["state"][1])
     assert not torch.equal(state[0], state[1])
 
 
@@ -188,7 +188,7 @@ def test_an_unknown_model_field_names_a_near_one() -> None:
 def test_going_back_to_a_state_repeats_the_future_bit_for_bit() -> None:
     engine = make(BOX, contacts=QUERIES)
     engine.step(7)
-    state = engine.get_state()
+    state = engine.state_dict()
 
     def future() -> list[torch.Tensor]:
         now = engine.contact_force.clone()
@@ -196,7 +196,7 @@ def test_going_back_to_a_state_repeats_the_future_bit_for_bit() -> None:
         return [now, engine.qpos, engine.qvel, engine.contact_force, engine.body_pos]
 
     first = future()
-    engine.set_state(state)
+    engine.load_state_dict(state)
     for a, b in zip(first, future(), strict=True):
         assert torch.equal(a, b)
 

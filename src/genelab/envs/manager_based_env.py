@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from genelab.config import Count, Seed, check_values
+from genelab.errors import GenelabError
 from genelab.managers import (
     ActionManager,
     ActionTermCfg,
@@ -22,6 +23,7 @@ from genelab.managers import (
 )
 from genelab.scene import Articulation, Scene, SceneCfg
 from genelab.sim import EnvIds, SimulationCfg
+from genelab.state import Stateful, settle, snapshot
 
 
 @dataclass(kw_only=True)
@@ -70,8 +72,11 @@ def one_thread(device: torch.device) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-class ManagerBasedEnv:
+class ManagerBasedEnv(Stateful):
     """A scene in `num_envs` copies, stepped at the control rate."""
+
+    parts: ClassVar[tuple[str, ...]] = ("scene", "event_manager", "action_manager", "observation_manager")
+    not_state: ClassVar[tuple[str, ...]] = ("seed", "_closed")
 
     cfg: ManagerBasedEnvCfg
 
@@ -90,6 +95,7 @@ class ManagerBasedEnv:
         self._closed = False
         self._seed(self.seed)
         self._load_managers()
+        settle(self)
         self.event_manager.apply("startup", None)
         self.scene.engine.refresh()
 
@@ -152,6 +158,19 @@ class ManagerBasedEnv:
         for manager in (self.observation_manager, self.action_manager, self.event_manager):
             log.update(manager.reset(env_ids))
         return log
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the future depends on but the config, to go on from here as if nothing had been between; plain
+        data with copies of the tensors on the CPU."""
+        return snapshot({**super().state_dict(), "rng": self.rng.get_state()})
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to what `state_dict` gave, in an environment of the same config."""
+        try:
+            self.rng.set_state(state["rng"])
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise GenelabError("the saved state is of another environment: its random numbers are not here") from error
+        super().load_state_dict(snapshot({key: value for key, value in state.items() if key != "rng"}, self.device))
 
     def close(self) -> None:
         """Free the engine."""

@@ -80,6 +80,23 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
     """
 
     cfg: ManagerBasedRlEnvCfg
+    parts = (
+        *ManagerBasedEnv.parts,
+        "command_manager",
+        "reward_manager",
+        "termination_manager",
+        "curriculum_manager",
+        "metrics_manager",
+    )
+    not_state = (
+        "watcher",
+        "_extras",
+        "single_observation_space",
+        "single_action_space",
+        "observation_space",
+        "action_space",
+        "closed",
+    )
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(self, cfg: ManagerBasedRlEnvCfg, *, notify: Callable[[str], None] | None = None) -> None:
@@ -130,6 +147,8 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         if seed is not None:
             self.common_step_counter = 0
             self.episode_length_buf.zero_()  # a curriculum must not judge what was before the seed
+            self.command_manager.restart()
+            self.reward_manager.restart()
         self._extras = {}
         return super().reset(seed=seed, options=options)
 
@@ -159,7 +178,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         self.command_manager.advance(self.step_dt, ended)
         self.event_manager.advance(self.step_dt, ended)
         self.scene.engine.refresh()
-        self._extras["time_outs"] = truncated
+        self._extras["time_outs"] = truncated & ~terminated  # who failed in the last step has failed
         observations = self.observation_manager.compute()
         if self.watcher is not None:
             self.watcher.after_step(observations, reward)

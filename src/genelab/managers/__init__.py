@@ -2,7 +2,7 @@
 
 from genelab.managers.actions import ActionManager, ActionTerm, ActionTermCfg
 from genelab.managers.base import ROBOT, Manager, SceneEntityCfg, Selection, Table, TermCfg
-from genelab.managers.commands import CommandManager, CommandTerm, CommandTermCfg
+from genelab.managers.commands import CommandManager, CommandTerm, CommandTermCfg, Range
 from genelab.managers.curriculum import CurriculumManager, CurriculumTermCfg
 from genelab.managers.events import EventManager, EventTermCfg
 from genelab.managers.metrics import MetricsManager, MetricTermCfg
@@ -31,6 +31,7 @@ __all__ = [
     "ObservationGroupCfg",
     "ObservationManager",
     "ObservationTermCfg",
+    "Range",
     "RewardManager",
     "RewardTermCfg",
     "SceneEntityCfg",

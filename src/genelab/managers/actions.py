@@ -13,6 +13,7 @@ from genelab.errors import ConfigError
 from genelab.managers.base import Table
 from genelab.managers.delay import DelayBuffer
 from genelab.sim import EnvIds
+from genelab.state import Stateful
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
@@ -34,7 +35,7 @@ class ActionTermCfg:
         raise NotImplementedError
 
 
-class ActionTerm:
+class ActionTerm(Stateful):
     """Acts with some columns of the action."""
 
     dim: int
@@ -69,10 +70,11 @@ class ActionTerm:
         return "", ""
 
 
-class ActionManager:
+class ActionManager(Stateful):
     """Splits the action among its terms and remembers the last two."""
 
     kind = "action"
+    parts = ("terms",)
 
     def __init__(self, cfgs: Mapping[str, ActionTermCfg | None], env: ManagerBasedEnv) -> None:
         self.env = env

@@ -13,6 +13,7 @@ from torch import Tensor
 from genelab.errors import ConfigError
 from genelab.scene import Articulation, Entity
 from genelab.sim import EnvIds
+from genelab.state import Stateful, load_state, state_of
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
@@ -86,8 +87,10 @@ class Table:
         return text.getvalue().rstrip()
 
 
-class Term:
-    """A term bound to an environment."""
+class Term(Stateful):
+    """A term bound to an environment; it remembers what its instance does, if it is one of a class."""
+
+    parts = ("instance",)
 
     def __init__(
         self, name: str, cfg: TermCfg, env: ManagerBasedEnv, where: str, *, takes_env_ids: bool = False
@@ -99,9 +102,10 @@ class Term:
         self._params = self._resolve(cfg, env)
         self._func: Callable[..., Any] = cfg.func
         self._reset: Callable[[EnvIds], None] | None = None
+        self.instance: Any = None
         if isinstance(cfg.func, type):
-            instance: Any = cfg.func(cfg, env)
-            self._func, self._reset = instance, getattr(instance, "reset", None)
+            self._func = self.instance = cfg.func(cfg, env)
+            self._reset = getattr(self.instance, "reset", None)
 
     def _resolve(self, cfg: TermCfg, env: ManagerBasedEnv) -> dict[str, Any]:
         """Check the parameters against the function and replace names of scene parts by the parts."""
@@ -135,6 +139,13 @@ class Term:
         if self._reset is not None:
             self._reset(env_ids)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self.instance is None else state_of(self.instance)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if self.instance is not None:
+            load_state(self.instance, state)
+
     def vector(self) -> Tensor:
         """The value, which must be one number per environment."""
         value = self()
@@ -143,8 +154,10 @@ class Term:
         return value
 
 
-class Manager:
+class Manager(Stateful):
     """Runs the terms of one kind."""
+
+    parts = ("terms",)
 
     kind: str
     takes_env_ids: ClassVar[bool] = False

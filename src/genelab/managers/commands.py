@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,9 +14,14 @@ from genelab import math as gm
 from genelab.errors import ConfigError, did_you_mean
 from genelab.managers.base import Table
 from genelab.sim import EnvIds
+from genelab.state import Stateful
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
+
+Range = tuple[float, float]
+Stage = dict[str, dict[str, tuple[Range, Range]]]
+"""How far a curriculum has come: by command and field, the range as configured and as reached."""
 
 
 @dataclass(kw_only=True)
@@ -30,11 +36,13 @@ class CommandTermCfg:
         raise NotImplementedError
 
 
-class CommandTerm:
+class CommandTerm(Stateful):
     """Keeps a command for each environment."""
 
     command: Tensor
     """The command, `(N, d)`."""
+    drawn_from: ClassVar[tuple[str, ...]] = ()
+    """Fields of the config that are ranges `(low, high)` which the commands are drawn from."""
     goal_radius: float | None = None
     """For a command that is a place in the world, `(N, 3)`: how near is near enough, m. Pictures show it as a ball."""
 
@@ -42,7 +50,24 @@ class CommandTerm:
         self.name = name
         self.cfg = cfg
         self.env = env
+        self.ranges: dict[str, Range] = {}
+        """The ranges in force, by their fields in the config; a curriculum changes them."""
+        self._start: dict[str, Range] = {}
+        self.begin_with({})
         self.time_left = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
+
+    def begin_with(self, ranges: Mapping[str, Range]) -> None:
+        """Take these ranges, and for the others the configured ones, now and after every `restart`."""
+        self._start = {name: ranges.get(name, getattr(self.cfg, name)) for name in self.drawn_from}
+        self.restart()
+
+    def cfg_in_force(self) -> CommandTermCfg:
+        """The config with the ranges as they are now."""
+        return dataclasses.replace(self.cfg, **self.ranges)
+
+    def restart(self) -> None:
+        """Forget what past episodes changed."""
+        self.ranges = dict(self._start)
 
     def resample(self, env_ids: Tensor) -> None:
         """Draw new commands for these environments."""
@@ -73,10 +98,11 @@ class CommandTerm:
         return {}
 
 
-class CommandManager:
+class CommandManager(Stateful):
     """All commands, by name."""
 
     kind = "command"
+    parts = ("terms",)
 
     def __init__(self, cfgs: Mapping[str, CommandTermCfg | None], env: ManagerBasedRlEnv) -> None:
         self.terms = {name: cfg.build(name, env) for name, cfg in cfgs.items() if cfg is not None}
@@ -95,6 +121,26 @@ class CommandManager:
         """Let time pass, but not for the environments that were reset just now; draw the commands that are due."""
         for term in self.terms.values():
             term.advance(dt, fresh)
+
+    def restart(self) -> None:
+        """Forget what past episodes changed: ranges are those of the beginning."""
+        for term in self.terms.values():
+            term.restart()
+
+    def stage(self) -> Stage:
+        """The ranges that are others than configured: what a curriculum made of them."""
+        stage: Stage = {}
+        for name, term in self.terms.items():
+            changed = {key: value for key, value in term.ranges.items() if value != getattr(term.cfg, key)}
+            if changed:
+                stage[name] = {key: (getattr(term.cfg, key), value) for key, value in changed.items()}
+        return stage
+
+    def begin_at(self, stage: Stage) -> None:
+        """Begin where a policy's training had come to; a range that is configured otherwise here stays so."""
+        for name, term in self.terms.items():
+            reached = stage.get(name, {}).items()
+            term.begin_with({key: end for key, (start, end) in reached if getattr(term.cfg, key, None) == start})
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         """Draw new commands for new episodes."""

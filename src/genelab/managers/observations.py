@@ -7,6 +7,7 @@ the group may stack its last frames.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from genelab.managers.base import Table, Term, TermCfg, _name, _shape
 from genelab.managers.delay import DelayBuffer
 from genelab.managers.noise import GaussianNoiseCfg, NoiseCfg, UniformNoiseCfg
 from genelab.sim import EnvIds
+from genelab.state import Stateful, undone
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
@@ -60,8 +62,21 @@ class TermLayout:
     clip: tuple[float, float] | None
 
 
-class ObservationGroup:
+class ObservationGroup(Stateful):
     """Computes one vector per environment."""
+
+    parts = ("terms",)
+    not_state = (
+        "layout",
+        "raw",
+        "_with_memory",
+        "_scale",
+        "_clip_low",
+        "_clip_high",
+        "_noise_low",
+        "_noise_span",
+        "_noise_std",
+    )
 
     def __init__(self, name: str, cfg: ObservationGroupCfg, env: ManagerBasedEnv) -> None:
         self.name = name
@@ -73,6 +88,7 @@ class ObservationGroup:
         if cfg.history_length < 1:
             raise ConfigError(f"env.observations.{name}.history_length: at least 1, got {cfg.history_length}")
         self.terms = {key: Term(key, term, env, f"observation {name!r}") for key, term in self.cfgs.items()}
+        self._with_memory = [term for term in self.terms.values() if term.instance is not None]
         values = {key: self._checked(term, term()) for key, term in self.terms.items()}
         self.layout = self._lay_out({key: value.shape[1] for key, value in values.items()})
         self.frame_dim = sum(term.dim for term in self.layout)
@@ -133,7 +149,8 @@ class ObservationGroup:
 
     def compute(self, *, keep: bool = True) -> Tensor:
         """The observation now, `(N, dim)`. With `keep=False` nothing is remembered: a look at an ending state."""
-        values = torch.cat([self._checked(term, term()) for term in self.terms.values()], dim=1)
+        with nullcontext() if keep else undone(self._with_memory):
+            values = torch.cat([self._checked(term, term()) for term in self.terms.values()], dim=1)
         if values.shape[1] != self.frame_dim:
             raise ConfigError(f"observation {self.name!r}: width changed from {self.frame_dim} to {values.shape[1]}")
         values = self._add_noise(values)
@@ -184,10 +201,11 @@ class ObservationGroup:
         self._fresh[slice(None) if env_ids is None else env_ids] = True
 
 
-class ObservationManager:
+class ObservationManager(Stateful):
     """All groups; `policy` is what the actor sees, `critic` what the critic does."""
 
     kind = "observation"
+    parts = ("groups",)
 
     def __init__(self, cfgs: Mapping[str, ObservationGroupCfg], env: ManagerBasedEnv) -> None:
         self.groups = {name: ObservationGroup(name, cfg, env) for name, cfg in cfgs.items()}

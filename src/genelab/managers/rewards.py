@@ -22,14 +22,12 @@ class RewardTermCfg(TermCfg):
     """A quantity, one number per environment, and its price."""
 
     weight: float
-    """Multiplies the term, and the control step's duration unless the env says otherwise; 0 switches it off."""
+    """Multiplies the term, and the control step's duration unless the env says otherwise. 0 switches it off: it is
+    called once, and from then on only if it published something in `env.extras`, `is_success` for one. A curriculum
+    changes it in `env.reward_manager.weights`."""
     ramp: tuple[float, int] | None = None
     """While training, the share of the weight at the start, and the control steps until all of it counts; it grows by
     the same factor with every step. A penalty that is there in full from the start can teach to end the episode."""
-
-    def weight_at(self, step: int) -> float:
-        """The weight after so many control steps."""
-        return self.weight * gm.ramp_share(self.ramp, step)
 
 
 class RewardManager(Manager):
@@ -38,6 +36,7 @@ class RewardManager(Manager):
     kind = "reward"
     env: ManagerBasedRlEnv
     cfgs: dict[str, RewardTermCfg]  # type: ignore[assignment]
+    not_state = ("_active", "_paid", "_factors")
 
     def __init__(self, cfgs: Mapping[str, RewardTermCfg | None], env: ManagerBasedRlEnv) -> None:
         super().__init__(cfgs, env)
@@ -47,15 +46,21 @@ class RewardManager(Manager):
         self.episode_sum = torch.zeros_like(self.step_reward)
         self.finished = torch.zeros_like(self.step_reward)
         """What each term paid in each environment's last finished episode, `(terms, N)`."""
+        self.weights: dict[str, float] = {}
+        """The weight of each term, before its ramp."""
+        self.restart()
+        self._publishes: dict[str, bool] = {}  # of the terms without weight that were called
         self._active: list[tuple[int, Any]] = []
-        self._weights: tuple[float, ...] = ()
+        self._paid: tuple[float, ...] = ()
         self._factors: Tensor | None = None
 
     def compute(self) -> Tensor:
         """The reward of the step that ended, `(N,)`."""
-        weights = tuple(cfg.weight_at(self.env.common_step_counter) for cfg in self.cfgs.values())
-        if weights != self._weights:  # ramps and curricula change them
+        step = self.env.common_step_counter
+        weights = tuple(self.weights[name] * gm.ramp_share(cfg.ramp, step) for name, cfg in self.cfgs.items())
+        if weights != self._paid:  # ramps and curricula change them
             self._set_weights(weights)
+        self._let_publish(weights)
         if self._factors is None or not self._active:
             self.step_reward = torch.zeros_like(self.step_reward)
             return torch.zeros(self.env.num_envs, device=self.env.device, dtype=self.env.dtype)
@@ -70,12 +75,25 @@ class RewardManager(Manager):
         return weighted.sum(dim=0)
 
     def _set_weights(self, weights: tuple[float, ...]) -> None:
-        self._weights = weights
+        self._paid = weights
         terms = list(self.terms.values())
         self._active = [(i, terms[i]) for i, weight in enumerate(weights) if weight != 0.0]
         factor = self.env.step_dt if self.env.cfg.scale_rewards_by_dt else 1.0
         factors = [weights[i] * factor for i, _ in self._active]
         self._factors = torch.tensor(factors, device=self.env.device, dtype=self.env.dtype)[:, None]
+
+    def _let_publish(self, weights: tuple[float, ...]) -> None:
+        """Call the terms that are not paid for, if they have something to say besides."""
+        extras = self.env.extras
+        for (name, term), weight in zip(self.terms.items(), weights, strict=True):
+            if weight == 0.0 and self._publishes.get(name, True):
+                before = len(extras)
+                term.vector()
+                self._publishes.setdefault(name, len(extras) > before)
+
+    def restart(self) -> None:
+        """Forget what past episodes changed: weights are the configured ones."""
+        self.weights = {name: cfg.weight for name, cfg in self.cfgs.items()}
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         """Log each term's mean rate over the finished episodes, per second of a full episode."""

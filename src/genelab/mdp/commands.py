@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from genelab import math as gm
-from genelab.managers import CommandTerm, CommandTermCfg
+from genelab.managers import CommandTerm, CommandTermCfg, Range
 from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
-
-Range = tuple[float, float]
 
 
 @dataclass(kw_only=True)
@@ -49,6 +47,7 @@ class VelocityCommand(CommandTerm):
     """Holds a velocity for each environment, `(N, 3)`."""
 
     cfg: VelocityCommandCfg
+    drawn_from = ("lin_vel_x", "lin_vel_y", "ang_vel_z")
 
     def __init__(self, name: str, cfg: VelocityCommandCfg, env: ManagerBasedRlEnv) -> None:
         super().__init__(name, cfg, env)
@@ -66,7 +65,7 @@ class VelocityCommand(CommandTerm):
         """Draw which kind of command it is, then the command."""
         env_ids = env_ids[~self.fixed[env_ids]]
         cfg = self.cfg
-        low, high = (self._row(*(pair[i] for pair in (cfg.lin_vel_x, cfg.lin_vel_y, cfg.ang_vel_z))) for i in (0, 1))
+        low, high = (self._row(*ends) for ends in zip(*self.ranges.values(), strict=True))
         command = gm.uniform(low, high, (len(env_ids), 3), self.env.rng, self.env.dtype)
         heading, kind = gm.uniform(0.0, 1.0, (2, len(env_ids)), self.env.rng, self.env.dtype)
         stands = kind < cfg.standing_share
@@ -90,7 +89,7 @@ class VelocityCommand(CommandTerm):
         """Turn towards the headings that are to be held, and measure the way."""
         if self.cfg.heading_share > 0:
             error = gm.wrap_to_pi(self.heading_target - self.robot.heading_w)
-            rate = (self.cfg.heading_stiffness * error).clamp(*self.cfg.ang_vel_z)
+            rate = (self.cfg.heading_stiffness * error).clamp(*self.ranges["ang_vel_z"])
             self.command[:, 2] = torch.where(self.holds_heading, rate, self.command[:, 2])
         speed = self.command[:, :2].norm(dim=1)
         along = (self.command[:, :2] * self.robot.root_lin_vel_b[:, :2]).sum(dim=1) / speed.clamp(min=1e-6)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from genelab.errors import ConfigError
-from genelab.managers import ROBOT, Selection
-from genelab.mdp.commands import Range, VelocityCommand
+from genelab.managers import ROBOT, Range, Selection
+from genelab.mdp.commands import VelocityCommand
 from genelab.scene import GeneratedTerrain
 
 if TYPE_CHECKING:
@@ -31,13 +31,11 @@ def command_ranges(
     env: ManagerBasedRlEnv, env_ids: Tensor, command: str, stages: Sequence[VelocityStage]
 ) -> dict[str, float]:
     """Widen a velocity command in stages, by the control steps made so far."""
-    cfg = _velocity_command(env, command).cfg
+    ranges = _velocity_command(env, command).ranges
     for stage in stages:
         if env.common_step_counter >= stage.step:
-            cfg.lin_vel_x = stage.lin_vel_x or cfg.lin_vel_x
-            cfg.lin_vel_y = stage.lin_vel_y or cfg.lin_vel_y
-            cfg.ang_vel_z = stage.ang_vel_z or cfg.ang_vel_z
-    return {"lin_vel_x": cfg.lin_vel_x[1], "lin_vel_y": cfg.lin_vel_y[1], "ang_vel_z": cfg.ang_vel_z[1]}
+            ranges.update({name: span for name in ranges if (span := getattr(stage, name)) is not None})
+    return {name: high for name, (_, high) in ranges.items()}
 
 
 def terrain_levels_vel(

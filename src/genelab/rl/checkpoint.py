@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from genelab.config import atomic_write_bytes
-from genelab.envs import ManagerBasedEnv
+from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError
+from genelab.managers import Range
 from genelab.rl.transforms import check_transforms, transforms_of
 
 
@@ -45,7 +46,28 @@ def schema_of(env: ManagerBasedEnv) -> dict[str, Any]:
         },
         "actions": {name: term.dim for name, term in env.action_manager.terms.items()},
         "transforms": transforms_of(env),
+        "stage": env.command_manager.stage() if isinstance(env, ManagerBasedRlEnv) else {},
     }
+
+
+def begin_at_stage(env: ManagerBasedEnv, stage: Any, path: Path) -> None:
+    """Let the commands begin where a policy's training had come to."""
+    if not isinstance(env, ManagerBasedRlEnv):
+        return
+    try:
+        env.command_manager.begin_at(
+            {
+                command: {name: (_range(start), _range(end)) for name, (start, end) in ranges.items()}
+                for command, ranges in stage.items()
+            }
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UsageError(f"{path}: damaged: the ranges of its commands are no ranges") from error
+
+
+def _range(pair: Any) -> Range:
+    low, high = pair
+    return float(low), float(high)
 
 
 def load_checkpoint(
@@ -72,8 +94,9 @@ def check_meta(
 ) -> None:
     """Refuse a checkpoint by what it says about itself: another library's, or of another schema than the env's.
 
-    A policy that goes on learning may find its actions and observations scaled otherwise: a second stage does so. Where
-    it `may_grow`, there may be observations that it did not have before.
+    The environment's commands are then drawn from the ranges that the policy's training had come to. A policy that goes
+    on learning begins anew with them, and may find its actions and observations scaled otherwise: a second stage does
+    so. Where it `may_grow`, there may be observations that it did not have before.
     """
     if not isinstance(meta, dict):
         raise UsageError(f"{path}: not a checkpoint of GeneLab")
@@ -84,6 +107,7 @@ def check_meta(
         check_schema(saved, _without_new_terms(here, saved) if may_grow else here, path, meta["task"])
         if not to_learn:
             check_transforms(meta["schema"].get("transforms", {}), env, path)
+            begin_at_stage(env, meta["schema"].get("stage", {}), path)
 
 
 def check_archive(path: Path) -> None:

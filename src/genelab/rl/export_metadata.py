@@ -52,8 +52,10 @@ def describe(env: ManagerBasedRlEnv, actor: Actor, *, task: str, backend: str, c
         "actions": describe_actions(env.action_manager.terms.values()),
         "entities": {name: _entity(env.scene.articulation(name)) for name in entities},
         "commands": {
-            name: {"dim": term.command.shape[1], **vars(term.cfg)} for name, term in env.commands.terms.items()
+            name: {"dim": term.command.shape[1], **vars(term.cfg_in_force())}
+            for name, term in env.commands.terms.items()
         },
+        "stage": env.commands.stage(),
         "step_dt": env.step_dt,
         "physics_dt": env.physics_dt,
         "decimation": env.cfg.decimation,
@@ -137,7 +139,7 @@ def _entity(robot: Articulation) -> dict[str, Any]:
     """Joints in the order that observations have them, and what drives them as it was configured."""
     drives = {i: drive for actuator in robot.actuators.values() for i, drive in _drives(actuator).items()}
     joints = range(len(robot.joint_names))
-    keys = ("stiffness", "damping", "effort_limit")
+    keys = dict.fromkeys(("stiffness", "damping", "effort_limit", *(key for drive in drives.values() for key in drive)))
     return {
         "joint_names": robot.joint_names,
         "default_joint_pos": _numbers(robot.default_joint_pos[0]),
@@ -156,12 +158,11 @@ def _drives(actuator: Actuator) -> dict[int, dict[str, float]]:
     model = actuator.articulation.engine.model
     ids = actuator.ctrl_ids.tolist()
     limits = [float(model.actuator_forcerange[i][1]) if model.actuator_forcelimited[i] else math.inf for i in ids]
+    numbers = {**gains, "effort_limit": limits}
     if isinstance(actuator, DcMotorActuator):
-        limits = [min(pair) for pair in zip(limits, _numbers(actuator.limit), strict=True)]
-    return {
-        joint: {"stiffness": gains["stiffness"][k], "damping": gains["damping"][k], "effort_limit": limits[k]}
-        for k, joint in enumerate(actuator.joint_ids)
-    }
+        numbers["effort_limit"] = [min(pair) for pair in zip(limits, _numbers(actuator.limit), strict=True)]
+        numbers |= {"saturation_effort": _numbers(actuator.stall), "velocity_limit": _numbers(actuator.no_load_speed)}
+    return {joint: {key: column[k] for key, column in numbers.items()} for k, joint in enumerate(actuator.joint_ids)}
 
 
 def _numbers(values: Tensor) -> list[float]:

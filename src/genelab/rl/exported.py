@@ -16,7 +16,7 @@ from torch import Tensor
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError, summary
 from genelab.rl.backends.base import InferenceSetup, Observations, need_library
-from genelab.rl.checkpoint import check_schema, schema_of
+from genelab.rl.checkpoint import begin_at_stage, check_schema, schema_of
 from genelab.rl.export_metadata import COMMON, describe_actions
 from genelab.rl.transforms import arm_transforms, check_transforms, joint_transforms
 
@@ -122,6 +122,7 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
         raise
     except Exception as error:  # onnxruntime has errors of its own kind for each way to be damaged
         raise UsageError(f"{path}: a damaged {metadata['format']} file: {summary(error)[:200]}") from error
+    begin_at_stage(env, metadata.get("stage", {}), path)
     for name in groups:
         env.observation_manager.groups[name].raw = True
 

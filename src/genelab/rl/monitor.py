@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv
-from genelab.envs.state import get_state
 from genelab.rl.backends.base import Learner
 from genelab.rl.checkpoint import save_atomically
 from genelab.rl.episodes import Episodes
@@ -152,6 +151,7 @@ class TrainMonitor:
         self._iteration_hook()
         if self.iterations % self.save_interval == 0:
             self.save(f"model_{done}")
+        self._share_stage()
         if self.evaluation is not None:
             self.evaluation.after_iteration(learner, self.iterations, done, self.writer)
         if self.film is not None:
@@ -159,6 +159,13 @@ class TrainMonitor:
         if self.stop_requested and done < self.total:
             self.save(f"model_{done}")
             raise TrainingInterrupted
+
+    def _share_stage(self) -> None:
+        """Judge and film with the commands that the curriculum has come to."""
+        stage = self._env.command_manager.stage()
+        for onlooker in (self.evaluation, self.film):
+            if onlooker is not None:
+                onlooker.env.command_manager.begin_at(stage)
 
     def save(self, stem: str) -> Path:
         """Write a checkpoint, and everything a resumed run starts from."""
@@ -168,7 +175,7 @@ class TrainMonitor:
         state = {
             "checkpoint": path.name,
             "learner": self.learner.state(),
-            "env": get_state(self._env),
+            "env": self._env.state_dict(),
             "monitor": self.state(self._done),
             "torch_rng": torch.get_rng_state(),
         }

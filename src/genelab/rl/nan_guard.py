@@ -12,7 +12,6 @@ from torch import Tensor
 
 from genelab.config import from_dict, to_dict
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from genelab.envs.state import get_state, set_state
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.checkpoint import read_safely, save_atomically
 
@@ -37,7 +36,7 @@ class NanGuard:
     def before_step(self, action: Tensor) -> None:
         """Remember how to come here again."""
         if self._snapshot is None or len(self._actions) == SNAPSHOT_STEPS:
-            self._snapshot = get_state(self._env)
+            self._snapshot = self._env.state_dict()
             self._actions.clear()
         self._actions.append(action.detach().to("cpu", copy=True))
 
@@ -112,5 +111,5 @@ def load_replay(path: Path, task_id: str) -> Replay:
     assert isinstance(cfg, ManagerBasedRlEnvCfg)
     env = ManagerBasedRlEnv(cfg)
     env.reset()
-    set_state(env, content["state"])
+    env.load_state_dict(content["state"])
     return Replay(env=env, actions=content["actions"], environment=content["environment"], message=content["message"])

@@ -111,7 +111,7 @@ def probe_size(env: ManagerBasedRlEnv, name: str) -> int:
     terrain, group = env.scene.terrain, ENVS_PER_DIRECTION
     if isinstance(terrain, GeneratedTerrain):
         group = robots_per_direction(terrain.cfg, group)
-    return group * len(directions_of(env.commands.term(name).cfg))
+    return group * len(directions_of(env.commands.term(name).cfg_in_force()))
 
 
 @torch.inference_mode()
@@ -121,7 +121,7 @@ def probe_velocity(
     """Drive equal groups of the environments in all directions; `probe_size` tells how many there should be."""
     term = env.commands.term(name)
     assert isinstance(term, VelocityCommand)
-    wanted = directions_of(term.cfg)
+    wanted = directions_of(term.cfg_in_force())
     group = env.num_envs // len(wanted)
     command = torch.tensor(list(wanted.values()), device=env.device, dtype=env.dtype).repeat_interleave(group, dim=0)
     term.fix(command)

@@ -18,7 +18,6 @@ import torch
 
 from genelab.config import TASKS, Override, load_json
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
-from genelab.envs.state import set_state
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends import Backend, TrainContext, select_backend
 from genelab.rl.config import BackendConfig, configure
@@ -331,7 +330,7 @@ def _restore(env: ManagerBasedRlEnv, monitor: TrainMonitor, resume: dict[str, An
     """The last thing before learning goes on: nothing may draw a random number after it."""
     if resume is not None:
         monitor.continue_from(resume["monitor"])
-        set_state(env, resume["env"])
+        env.load_state_dict(resume["env"])
         torch.set_rng_state(resume["torch_rng"])
 
 

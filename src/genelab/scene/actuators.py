@@ -16,6 +16,7 @@ from torch import Tensor
 
 from genelab.errors import ConfigError
 from genelab.scene.names import match_names, resolve_values
+from genelab.state import Stateful
 
 if TYPE_CHECKING:
     from genelab.scene.entity import Articulation
@@ -142,9 +143,10 @@ class DcMotorActuatorCfg(IdealPdActuatorCfg):
         return DcMotorActuator(self, articulation)
 
 
-class Actuator:
+class Actuator(Stateful):
     """Drives some joints of an articulation."""
 
+    not_state = ("joint_names", "joint_ids", "columns", "ctrl_ids")
     explicit: ClassVar[bool]
     """Whether it must be computed before every physics step."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from genelab.errors import ConfigError
 from genelab.scene.actuators import Actuator, ActuatorCfg, actuated_joints
 from genelab.scene.names import match_names
 from genelab.sim import Engine, EnvIds, ModelError
+from genelab.state import Stateful, keep_attributes, load_attributes
 
 _SCALAR_JOINTS = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
@@ -101,7 +102,7 @@ def _name_all(parts: Sequence[Any], what: str) -> None:
             part.name = next(unused)
 
 
-class Entity:
+class Entity(Stateful):
     """An entity of the scene, in all environments."""
 
     def __init__(self, name: str, cfg: EntityCfg) -> None:
@@ -328,6 +329,13 @@ class Entity:
         if self.is_fixed_base:
             raise ConfigError(f"{self.name!r} is fixed to the world: its root {what} cannot be set")
 
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: positions and velocities are the engine's."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to what `state_dict` gave."""
+
     def reset(self, env_ids: EnvIds) -> None:
         """Write the default state."""
         count = self.engine.num_envs if env_ids is None else len(env_ids)
@@ -349,6 +357,8 @@ class Articulation(Entity):
     """A robot: an entity with driven joints."""
 
     cfg: ArticulationCfg
+    parts = ("actuators",)
+    _memory = ("joint_pos_target", "joint_vel_target", "joint_effort_target", "encoder_bias", "has_encoder_bias")
 
     def attach_to(self, world: mujoco.MjSpec) -> None:
         joints = {joint.name: joint for joint in self.spec.joints if joint.type in _SCALAR_JOINTS}
@@ -404,6 +414,13 @@ class Articulation(Entity):
         if self.actuators:
             controls = torch.cat([actuator.compute() for actuator in self.actuators.values()], dim=1)
             self.engine.write_ctrl(controls, self._ctrl)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Targets, errors of the encoders, and what the actuators remember."""
+        return keep_attributes(self, self._memory)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        load_attributes(self, state, self._memory)
 
     def reset(self, env_ids: EnvIds) -> None:
         super().reset(env_ids)

@@ -14,6 +14,7 @@ from genelab.scene.entity import Articulation, ArticulationCfg, Entity, EntityCf
 from genelab.scene.sensors import Sensor, SensorCfg
 from genelab.scene.terrains import TerrainCfg
 from genelab.sim import ContactQuery, EnvIds, SimulationCfg, apply_options, create_engine
+from genelab.state import Stateful
 
 
 @dataclass(kw_only=True)
@@ -40,8 +41,11 @@ class SceneCfg:
                 raise ConfigError(f"env.scene.sensors.{name}.entity: no entity is called {sensor.entity!r}.{hint}")
 
 
-class Scene:
+class Scene(Stateful):
     """The world in all environments: its entities, its ground, its sensors and the engine that steps it."""
+
+    parts = ("engine", "terrain", "entities", "sensors")
+    not_state = ("spec", "env_origins", "_articulations")
 
     def __init__(self, cfg: SceneCfg, sim: SimulationCfg, notify: Callable[[str], None] | None = None) -> None:
         cfg.validate()

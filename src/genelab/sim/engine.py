@@ -8,9 +8,9 @@ above it asks which engine is below.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import mujoco
 import torch
@@ -174,12 +174,12 @@ class Engine(Protocol):
 
     # -- whole state, to stop and go on
 
-    def get_state(self) -> dict[str, Tensor]:
-        """Everything the next step and the next reading depend on, model parameters aside; copies on the CPU."""
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the next step and the next reading depend on, model fields that were set included; copies."""
         ...
 
-    def set_state(self, state: dict[str, Tensor]) -> None:
-        """Go back to what `get_state` gave; what follows is what followed then."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to what `state_dict` gave; what follows is what followed then."""
         ...
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ In 64 bits a step is MuJoCo's to about the fifteenth digit, contacts between mos
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -104,6 +104,7 @@ class GenesisEngine:
         self._wrench = torch.zeros(self.num_envs, model.nbody, 6, dtype=self.dtype, device=self.device)
         self._wrench_set = False
         self._stale = False  # body frames are not of the state
+        self._has_own_fields = False  # environments have their own values of model fields
         self._moved = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)  # placed since the last step
         self._any_moved = False
         # On the GPU read all contact slots: asking how many are in use would wait for the device.
@@ -366,6 +367,7 @@ class GenesisEngine:
         current = self.get_model_field(field)
         if env_ids is not None and len(env_ids) == 0:
             return
+        self._has_own_fields = True
         columns = _as_list(ids, current.shape[1])
         self._assign(current, values, columns, env_ids)
         rows = current if env_ids is None else current[env_ids.to(self.device)]
@@ -442,29 +444,36 @@ class GenesisEngine:
 
     # -- whole state
 
-    def get_state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Any]:
         from genesis.utils.misc import data_to_array
 
         arrays = {name: data_to_array(array, to_torch=True, copy=True) for name, array in self._state_arrays()}
         own = {"ctrl": self._ctrl, "wrench": self._wrench, "moved": self._moved}
         readings = {name: getattr(self, name) for name in _READINGS}
-        return {name: value.detach().to("cpu", copy=True) for name, value in {**arrays, **own, **readings}.items()}
+        copies = {name: value.detach().to("cpu", copy=True) for name, value in {**arrays, **own, **readings}.items()}
+        return {**copies, "own_fields": self._has_own_fields}
 
     def _state_arrays(self) -> Iterator[tuple[str, Any]]:
-        """What the solver's next step starts from, by its own account."""
-        from genesis.utils.array_class import ArrayItem, DataKind
+        """What the solver's next step starts from, by its own account: state, and model fields where some were set."""
+        from genesis.utils.array_class import ArrayItem
 
+        kinds = self._state_kinds()
         for item in self._solver.data:
-            if isinstance(item, ArrayItem) and item.kind == DataKind.STATE:
+            if isinstance(item, ArrayItem) and item.kind in kinds:
                 yield item.name, item.array
 
-    @_in_any_mode
-    def set_state(self, state: dict[str, Tensor]) -> None:
-        from genesis.engine.states.solvers import SolverCheckpoint
+    def _state_kinds(self) -> frozenset[Any]:
         from genesis.utils.array_class import DataKind
 
+        return frozenset({DataKind.STATE, DataKind.INFO} if self._has_own_fields else {DataKind.STATE})
+
+    @_in_any_mode
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        from genesis.engine.states.solvers import SolverCheckpoint
+
+        self._has_own_fields = state["own_fields"]
         arrays = {name: state[name].to(self.device) for name, _ in self._state_arrays()}
-        self._solver.__setstate__(SolverCheckpoint(arrays=arrays, configs={}, kinds=frozenset({DataKind.STATE})))
+        self._solver.__setstate__(SolverCheckpoint(arrays=arrays, configs={}, kinds=self._state_kinds()))
         self._ctrl.copy_(state["ctrl"])
         self._wrench.copy_(state["wrench"])
         self._moved.copy_(state["moved"])

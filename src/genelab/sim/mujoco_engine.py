@@ -9,7 +9,8 @@ say) is shared.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -57,6 +58,7 @@ class MujocoEngine:
         self._views: dict[str, Tensor] = {}
         self._cache: dict[str, Tensor] = {}
         self._stale = np.zeros(num_envs, dtype=bool)
+        self._has_own_fields = False
         self._root = torch.as_tensor(self.model.body_rootid.astype(np.int64)).to(device)
         columns = [int(self.model.sensor(query.sensor).adr[0]) for query in contacts]
         self._contact_columns = torch.tensor(columns, dtype=torch.int64)
@@ -71,7 +73,7 @@ class MujocoEngine:
             self._views[name] = torch.from_numpy(self._batch.bind(name))
         for name in _OUTPUTS:
             view = self._batch.bind(name)
-            view.flags.writeable = True  # torch accepts no read-only memory; only `set_state` writes
+            view.flags.writeable = True  # torch accepts no read-only memory; only `load_state_dict` writes
             self._views[name] = torch.from_numpy(view)
 
     # -- state
@@ -212,6 +214,7 @@ class MujocoEngine:
     def set_model_field(self, field: str, values: Tensor, ids: Ids, env_ids: EnvIds) -> None:
         _check_field(field)
         _assign(torch.from_numpy(self._batch.expand(field)), values, ids, env_ids)
+        self._has_own_fields = True
         rows = None if env_ids is None else env_ids.cpu().numpy()
         if field in mujoco.MjModel._setconst_inputs:
             self._batch.set_const(rows)
@@ -227,12 +230,21 @@ class MujocoEngine:
 
     # -- whole state
 
-    def get_state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Any]:
         outputs = {name: self._views[name].clone() for name in _OUTPUTS}
-        return {"state": torch.tensor(self._batch.state), **outputs}
+        return {"state": torch.tensor(self._batch.state), **outputs, "model": self._own_fields()}
 
-    def set_state(self, state: dict[str, Tensor]) -> None:
-        self._batch.state[:] = state["state"].numpy()
+    def _own_fields(self) -> dict[str, Tensor]:
+        """The model fields of which environments have their own values, and what was derived from them."""
+        fields = {name: self._batch.expanded(name) for name in MODEL_FIELDS} if self._has_own_fields else {}
+        return {name: torch.tensor(values) for name, values in fields.items() if values is not None}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        saved, here = state["model"], self._own_fields()
+        for name in dict.fromkeys((*here, *saved)):
+            self._batch.expand(name)[:] = saved[name].cpu().numpy() if name in saved else getattr(self.model, name)
+        self._has_own_fields |= bool(saved)
+        self._batch.state[:] = state["state"].cpu().numpy()
         for name in _OUTPUTS:
             self._views[name].copy_(state[name])
         self._stale[:] = False

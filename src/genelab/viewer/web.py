@@ -173,9 +173,9 @@ class WebViewer:
 
     def _build_command(self, term: VelocityCommand) -> None:
         """A slider for each part of a velocity; touching one takes the wheel from the task."""
-        gui, cfg = self.server.gui, term.cfg
+        gui = self.server.gui
         steer = gui.add_checkbox("Steer", initial_value=False)
-        ranges = {"forward, m/s": cfg.lin_vel_x, "left, m/s": cfg.lin_vel_y, "turn, rad/s": cfg.ang_vel_z}
+        ranges = dict(zip(("forward, m/s", "left, m/s", "turn, rad/s"), term.ranges.values(), strict=True))
         sliders = []
         for label, (low, high) in ranges.items():
             start = min(max(0.0, low), high)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import mujoco
 
 from genelab.sim import ContactQuery, EnvIds
+from genelab.state import Stateful
 
 if TYPE_CHECKING:
     from genelab.scene.scene import Scene
@@ -25,7 +26,7 @@ class SensorCfg:
         raise NotImplementedError
 
 
-class Sensor:
+class Sensor(Stateful):
     """Measures in all environments. Readings are properties, computed when asked for."""
 
     def __init__(self, name: str) -> None:

@@ -40,6 +40,8 @@ class ContactSensorCfg(SensorCfg):
 class ContactSensor(Sensor):
     """Contact readings of B bodies."""
 
+    not_state = ("body_names",)
+
     def __init__(self, name: str, cfg: ContactSensorCfg) -> None:
         super().__init__(name)
         self.cfg = cfg

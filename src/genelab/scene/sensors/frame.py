@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +35,8 @@ class FrameSensorCfg(SensorCfg):
 
 class FrameSensor(Sensor):
     """Where a frame is and how it moves; `_w` in the world, `_b` in the frame itself."""
+
+    not_state: ClassVar[tuple[str, ...]] = ("_offset", "_rot", "_arms")
 
     def __init__(self, name: str, cfg: FrameSensorCfg) -> None:
         super().__init__(name)
@@ -112,6 +114,8 @@ class ImuSensor(FrameSensor):
     The accelerometer's reading is the mean over the last control step, from the change of velocity: the same on every
     engine, and as band-limited as a real one sampled at the control rate.
     """
+
+    not_state = ("_gravity", "_down")
 
     def initialize(self, scene: Scene) -> None:
         super().initialize(scene)

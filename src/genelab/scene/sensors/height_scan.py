@@ -34,6 +34,7 @@ class HeightScan(FrameSensor):
     """Looks the ground up in the terrain's own height field: no ray is cast."""
 
     cfg: HeightScanCfg
+    not_state = ("shape", "_forward", "_sideways", "_cache", "_cache_version")
 
     def initialize(self, scene: Scene) -> None:
         super().initialize(scene)

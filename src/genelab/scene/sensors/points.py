@@ -31,6 +31,8 @@ class PointsSensorCfg(SensorCfg):
 class PointsSensor(Sensor):
     """P points; readings are computed once per state."""
 
+    not_state = ("body_names", "_bodies", "_offset", "_cache", "_version")
+
     def __init__(self, name: str, cfg: PointsSensorCfg) -> None:
         super().__init__(name)
         self.cfg = cfg

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from genelab.errors import ConfigError, did_you_mean
 from genelab.scene.terrains.ground import HeightField, TerrainCfg
 from genelab.scene.terrains.kinds import SubTerrainCfg
 from genelab.sim import EnvIds
+from genelab.state import keep_attributes, load_attributes
 
 
 @dataclass(kw_only=True)
@@ -187,10 +190,9 @@ class GeneratedTerrain(HeightField):
         rows = slice(None) if env_ids is None else env_ids
         self.env_origins[rows] = self.origins[self.levels[rows], self.kinds[rows]]
 
-    def get_state(self) -> dict[str, Tensor]:
-        return {"levels": self.levels.to("cpu", copy=True), "kinds": self.kinds.to("cpu", copy=True)}
+    def state_dict(self) -> dict[str, Any]:
+        return keep_attributes(self, ("levels", "kinds"))
 
-    def set_state(self, state: dict[str, Tensor]) -> None:
-        self.levels.copy_(state["levels"])
-        self.kinds.copy_(state["kinds"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        load_attributes(self, state, ("levels", "kinds"))
         self._follow(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from genelab.errors import ConfigError
+from genelab.state import Stateful
 
 _BASE_THICKNESS = 0.1
 """How far a height field reaches below its lowest point, m."""
@@ -53,7 +54,7 @@ class HeightFieldCfg(TerrainCfg):
         return HeightField(self, self.heights(**self.heights_args), self.resolution)
 
 
-class Terrain:
+class Terrain(Stateful):
     """The ground of the scene, the same in all environments; this one is an endless plane at z = 0.
 
     `env_origins (N, 3)` says where each environment starts. It is one live tensor that everything shares: it is changed
@@ -93,12 +94,12 @@ class Terrain:
     def restart(self) -> None:
         """Forget what past episodes changed."""
 
-    def get_state(self) -> dict[str, Tensor]:
-        """What past episodes changed; copies on the CPU."""
+    def state_dict(self) -> dict[str, Any]:
+        """What past episodes changed."""
         return {}
 
-    def set_state(self, state: dict[str, Tensor]) -> None:
-        """Go back to what `get_state` gave."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to what `state_dict` gave."""
 
 
 class HeightField(Terrain):
