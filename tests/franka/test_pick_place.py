@@ -342,6 +342,21 @@ def test_last_observations_are_of_before_the_reset_and_time_outs_bootstrap(repla
     assert not buffer.sample(100).dones.any()
 
 
+def test_a_cube_that_is_lifted_for_the_first_time_is_stored_where_it_was() -> None:
+    env = make(4, noise=True, episode_length_s=1.0)
+    agent = small_agent(4, 100)
+    model = make_model(GenelabSb3VecEnv(env, her=agent.her), agent)
+    model.learn(4 * 19, log_interval=None)  # cubes lie on the ground until the last step of the episode
+    assert model.get_vec_normalize_env().obs_rms["observation"].var[23] < 0.01**2
+    put_cubes(env, torch.tensor([[0.5, 0.0, 0.15 + 0.5 * 9.81 * 0.05**2]]).expand(4, 3), env.commands["goal"].clone())
+    model.learn(4, reset_num_timesteps=False, log_interval=None)
+    buffer = model.replay_buffer
+    assert buffer.dones[19].all()
+    np.testing.assert_allclose(buffer.next_observations["achieved_goal"][19, :, 2], 0.15, rtol=0, atol=2e-3)
+    np.testing.assert_allclose(buffer.next_observations["observation"][19, :, 23], 0.15, rtol=0, atol=5e-3)
+    env.close()
+
+
 # Out of the lab
 
 

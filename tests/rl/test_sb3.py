@@ -22,7 +22,7 @@ from genelab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermC
 from genelab.rl import EvalOptions, TrainResult, resume_task, train_task
 from genelab.rl.backends import InferenceSetup, select_backend
 from genelab.rl.backends.sb3 import Sb3Learner
-from genelab.rl.backends.sb3_env import GOAL_GROUPS, GenelabSb3VecEnv
+from genelab.rl.backends.sb3_env import GOAL_GROUPS, GenelabSb3VecEnv, get_statistics, normalized, set_statistics
 from genelab.rl.backends.sb3_model import make_model
 from genelab.rl.backends.sb3_state import buffer_bytes
 from genelab.rl.config import Sb3AgentCfg, Sb3HerCfg, Sb3OffPolicyCfg, Sb3OnPolicyCfg
@@ -316,6 +316,24 @@ def test_goals_are_normalised_too(train: Train, learners: list[Sb3Learner]) -> N
     assert by_chance.abs().max() < 1.5
 
 
+def test_goals_reached_and_asked_for_have_one_scale_and_old_statistics_keep_theirs() -> None:
+    env = GenelabSb3VecEnv(ManagerBasedRlEnv(slider()), her=her_agent().her)
+    normalizer = normalized(env, replay=True)
+    normalizer.reset()
+    here = get_statistics(normalizer)
+    assert here is not None
+    assert here["achieved_goal"] == here["desired_goal"]
+    assert here["desired_goal"]["count"] == pytest.approx(8, abs=1e-3)  # of four robots, both
+    assert here["observation"]["epsilon"] == 1e-4  # what does not move is divided by 0.01
+    old = {name: {key: value for key, value in group.items() if key != "epsilon"} for name, group in here.items()}
+    old["desired_goal"] = {"mean": [3.0], "var": [4.0], "count": 5.0}
+    set_statistics(normalizer, old)
+    assert get_statistics(normalizer) == {name: {**group, "epsilon": 1e-8} for name, group in old.items()}
+    normalizer.step(np.zeros((4, 1), np.float32))
+    assert normalizer.obs_rms["desired_goal"].count == 9.0
+    env.close()
+
+
 def test_goals_are_learned_and_success_is_reported(train: Train) -> None:
     agent = her_agent(3000, gradient_steps=4, learning_starts=400)
     result = train(agent, slider(), num_envs=16)
@@ -429,6 +447,22 @@ def test_demonstrations_come_first_in_the_buffer(
     assert learners[0].model.replay_buffer.pos == 15 + 20
     assert "60 transitions of demonstrations from demos.npz" in said
     assert json.loads((result.path / "params" / "agent.json").read_text())["demo_path"] == "demos.npz"
+
+
+def test_the_normaliser_sees_the_demonstrations(train: Train, learners: list[Sb3Learner]) -> None:
+    write_demos(Path("demos.npz"))
+    agent = her_agent(80, learning_starts=0)
+    agent.demo_path, agent.obs_normalization = "demos.npz", True
+    train(agent, slider())
+    model = learners[0].model
+    buffer, last = model.replay_buffer, model._last_original_obs
+    seen = {name: np.append(buffer.observations[name][:35], last[name]) for name in GOAL_GROUPS}
+    goals = np.append(seen["achieved_goal"], seen["desired_goal"])
+    statistics = get_statistics(model.get_vec_normalize_env())
+    for name, values in {"observation": seen["observation"], "achieved_goal": goals, "desired_goal": goals}.items():
+        assert statistics[name]["count"] == pytest.approx(values.size, abs=1e-3)
+        assert statistics[name]["mean"] == pytest.approx([values.mean()], abs=1e-4)
+        assert statistics[name]["var"] == pytest.approx([values.var()], abs=1e-4)
 
 
 def test_demonstrations_that_do_not_fit(train: Train) -> None:

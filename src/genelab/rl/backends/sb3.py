@@ -46,6 +46,7 @@ from genelab.rl.backends.sb3_env import (
     groups_of,
     observation_space,
     set_statistics,
+    show_observations,
 )
 from genelab.rl.backends.sb3_model import is_small, make_model, make_policy
 from genelab.rl.backends.sb3_state import buffer_bytes, get_model_state, set_model_state
@@ -179,11 +180,13 @@ class Sb3Learner(Learner):
             set_statistics(normalizer, meta["normalizer"])
 
     def fill_with_demos(self, path: Path) -> int:
-        """Put demonstrations into the replay buffer; returns how many transitions."""
+        """Put demonstrations into the replay buffer, and show them to the normaliser; returns how many transitions."""
         env, bound = self._env.env, self._agent.action_bound
         groups = {name: env.observation_manager.groups[name].dim for name in self._env.groups}
         demos = load_demos(path, env.num_envs, groups, env.action_dim, bound)
         fill_buffer(self.model.replay_buffer, demos, bound)
+        if (normalizer := self.model.get_vec_normalize_env()) is not None:
+            show_observations(normalizer, demos.observations)
         return demos.rewards.size
 
 

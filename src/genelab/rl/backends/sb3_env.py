@@ -23,10 +23,14 @@ GOAL_GROUPS = ("observation", "achieved_goal", "desired_goal")
 """Observation groups of a task with goals, which has no group `policy`."""
 
 Statistics = dict[str, dict[str, Any]]
-"""Mean, variance and count of every observation group, as plain numbers."""
+"""Mean, variance and count of every observation group and what is added to the variance, as plain numbers."""
 
+_RAW = "raw_terminal_observation"
 _CLIP = 10.0
-_EPSILON = 1e-8
+_EPSILON = 1e-4
+"""Added to a variance: what hardly moves at first, a cube that lies, is not blown up when it does."""
+_OLD_EPSILON = 1e-8
+"""The same in statistics that do not tell."""
 
 
 def groups_of(env: ManagerBasedRlEnv, *, goals: bool) -> tuple[str, ...]:
@@ -106,7 +110,7 @@ class GenelabSb3VecEnv(VecEnv):
         success = _array(extras["is_success"]) if "is_success" in extras else None
         for i in np.flatnonzero(dones):
             row = {name: value[i] for name, value in last.items()} if isinstance(last, dict) else last[i]
-            infos[i] = {"terminal_observation": row, "TimeLimit.truncated": bool(time_outs[i])}
+            infos[i] = {"terminal_observation": row, "TimeLimit.truncated": bool(time_outs[i]), _RAW: row}
             if success is not None:
                 infos[i]["is_success"] = bool(success[i])
         return infos
@@ -149,9 +153,43 @@ class GenelabSb3VecEnv(VecEnv):
         return len(list(self._get_indices(indices)))
 
 
-def normalized(env: GenelabSb3VecEnv) -> VecNormalize:
-    """The environment with observations normalised by their running mean and variance; rewards as they are."""
-    return VecNormalize(env, norm_reward=False, clip_obs=_CLIP, epsilon=_EPSILON)
+class _ReplayNormalize(VecNormalize):
+    """A normaliser for learners that store observations as they were, and normalise what they draw from the store.
+
+    SB3 itself would store an episode's last observation normalised, clipped and taken back: a cube that was lifted
+    for the first time would be stored where the clip is.
+    """
+
+    def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        observations, rewards, dones, infos = super().step_wait()
+        for i in np.flatnonzero(dones):
+            infos[i]["terminal_observation"] = infos[i][_RAW]
+        return observations, rewards, dones, infos
+
+    def unnormalize_obs(self, obs: Any) -> Any:
+        """What SB3 asks it of are terminal observations, which are as they were."""
+        return obs
+
+
+def normalized(env: GenelabSb3VecEnv, *, replay: bool) -> VecNormalize:
+    """The environment with observations normalised by their running mean and variance; rewards as they are.
+
+    Goals that were reached and goals that were asked for are the same kind of thing, and one is put for the other in
+    hindsight: they have one mean and variance.
+    """
+    kind = _ReplayNormalize if replay else VecNormalize
+    normalizer = kind(env, norm_reward=False, clip_obs=_CLIP, epsilon=_EPSILON)
+    running = _running(normalizer)
+    if env.has_goals and running["achieved_goal"].mean.shape == running["desired_goal"].mean.shape:
+        running["desired_goal"] = running["achieved_goal"]
+    return normalizer
+
+
+def show_observations(normalizer: VecNormalize, observations: Mapping[str, np.ndarray]) -> None:
+    """Let a normaliser learn from observations by group, `(…, width)`, that no step gave."""
+    for name, rms in _running(normalizer).items():
+        values = observations[name]
+        rms.update(values.reshape(-1, values.shape[-1]))
 
 
 def get_statistics(normalizer: VecNormalize | None) -> Statistics | None:
@@ -159,16 +197,25 @@ def get_statistics(normalizer: VecNormalize | None) -> Statistics | None:
     if normalizer is None:
         return None
     return {
-        name: {"mean": rms.mean.tolist(), "var": rms.var.tolist(), "count": float(rms.count)}
+        name: {
+            "mean": rms.mean.tolist(),
+            "var": rms.var.tolist(),
+            "count": float(rms.count),
+            "epsilon": normalizer.epsilon,
+        }
         for name, rms in _running(normalizer).items()
     }
 
 
 def set_statistics(normalizer: VecNormalize, statistics: Statistics) -> None:
     """Put back what `get_statistics` gave."""
-    for name, rms in _running(normalizer).items():
+    running = _running(normalizer)
+    if statistics.get("achieved_goal") != statistics.get("desired_goal"):
+        running["desired_goal"] = running["desired_goal"].copy()  # the two were learned apart
+    for name, rms in running.items():
         saved = statistics[name]
         rms.mean, rms.var, rms.count = np.array(saved["mean"]), np.array(saved["var"]), saved["count"]
+        normalizer.epsilon = saved.get("epsilon", _OLD_EPSILON)
 
 
 def _running(normalizer: VecNormalize) -> dict[str, Any]:
@@ -198,7 +245,7 @@ class Sb3Actor(nn.Module):
         for name, numbers in (statistics or {}).items():
             mean, var = (torch.tensor(numbers[key], dtype=torch.float64) for key in ("mean", "var"))
             self.register_buffer(f"{name}_mean", mean)
-            self.register_buffer(f"{name}_std", (var + _EPSILON).sqrt())
+            self.register_buffer(f"{name}_std", (var + numbers.get("epsilon", _OLD_EPSILON)).sqrt())
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Actions `(num_envs, action_dim)`."""

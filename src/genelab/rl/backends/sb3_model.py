@@ -30,7 +30,7 @@ def make_model(env: GenelabSb3VecEnv, agent: Sb3AgentCfg) -> Any:
         warnings.simplefilter("ignore")  # about a last batch that is smaller, and memory that is not used yet
         model = getattr(sb3, agent.algorithm)(
             _policy_name(env.observation_space),
-            normalized(env) if normalize else env,
+            normalized(env, replay=not agent.is_on_policy) if normalize else env,
             learning_rate=agent.learning_rate,
             gamma=agent.gamma,
             policy_kwargs=_policy_cfg(agent),
