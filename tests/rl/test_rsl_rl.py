@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from rsl_rl.models import MLPModel
+from tensordict import TensorDict
 
 from genelab import TASKS
 from genelab.config import Override, load_json
@@ -15,11 +17,13 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl import EvalOptions, Progress, TrainResult, resume_task, train_task
 from genelab.rl.backends import select_backend
-from genelab.rl.backends.rsl_rl import kl_at, remember
+from genelab.rl.backends.rsl_rl import RslRlVecEnvWrapper, kl_at, remember
+from genelab.rl.backends.rsl_rl_normalizer import accept_counts, meet_new_columns, widen_count
 from genelab.rl.evaluator import eval_cfg, evaluate
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"
+BLIND = [Override(f"env.observations.{group}.terms.pole_ang_vel", "null") for group in ("policy", "critic")]
 
 
 @pytest.fixture(autouse=True)
@@ -236,8 +240,7 @@ def test_a_warm_start_begins_with_the_weights_of_the_checkpoint() -> None:
 
 
 def test_a_second_stage_may_see_more() -> None:
-    blind = [Override(f"env.observations.{group}.terms.pole_ang_vel", "null") for group in ("policy", "critic")]
-    first = train("first", overrides=blind)
+    first = train("first", overrides=BLIND)
     second = train(
         "second", iterations=1, checkpoint=first.checkpoint, overrides=[Override("agent.algorithm.learning_rate", "0")]
     )
@@ -245,6 +248,56 @@ def test_a_second_stage_may_see_more() -> None:
     for name in ("mlp.0.weight", "critic.mlp.0.weight"):
         assert torch.equal(before[name], after[name][:, [0, 1, 2, 3, 7]])
         assert not after[name][:, 4:7].any()
+
+
+def test_new_columns_are_normalised_by_their_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First 4 iterations of 24 steps of 16 robots, 1536 rows; then one more, in which columns 4 to 6 are new."""
+    first = train("first", overrides=BLIND)
+    seen: list[Any] = []
+    get = RslRlVecEnvWrapper.get_observations
+    monkeypatch.setattr(RslRlVecEnvWrapper, "get_observations", lambda self: seen.append(get(self)) or seen[-1])
+    second = train("second", iterations=1, checkpoint=first.checkpoint)
+    before, after = weights(first.checkpoint), weights(second.checkpoint)
+    for prefix, group in (("", "policy"), ("critic.", "critic")):
+        count, mean, std = (f"{prefix}obs_normalizer.{name}" for name in ("count", "_mean", "_std"))
+        data = torch.cat([observations[group] for observations in seen[1:25]])
+        assert (before[count], len(data)) == (1536, 384)
+        assert after[count].tolist() == [[1920] * 4 + [384] * 3 + [1920]]
+        torch.testing.assert_close(after[mean][0, 4:7], data[:, 4:7].mean(dim=0))
+        torch.testing.assert_close(after[std][0, 4:7], data[:, 4:7].std(dim=0, correction=0))
+        old = [0, 1, 2, 3, 7]
+        pooled = (1536 * before[mean][0] + 384 * data[:, old].mean(dim=0)) / 1920
+        torch.testing.assert_close(after[mean][0, old], pooled)
+
+
+def test_new_columns_are_normalised_before_anything_is_learned_from_them() -> None:
+    model = MLPModel(
+        TensorDict({"policy": torch.zeros(1, 3)}), {"actor": ["policy"]}, "actor", 1, obs_normalization=True
+    )
+    accept_counts(model)
+    fresh = model.state_dict()
+    model.load_state_dict(widen_count({**fresh, "obs_normalizer.count": torch.tensor(100)}, 3, [0, 2]))
+    rollout = TensorDict({"policy": torch.tensor([[[5.0, 1.0, 5.0]], [[5.0, 3.0, 5.0]]])}, batch_size=[2, 1])
+    meet_new_columns(model, rollout)
+    normalizer = model.obs_normalizer
+    assert normalizer.mean.tolist() == [0.0, 2.0, 0.0]
+    assert normalizer.std.tolist() == [1.0, 1.0, 1.0]
+    assert normalizer.count.tolist() == [[100, 0, 100]]
+    model.update_normalization(rollout.flatten(0, 1))
+    assert normalizer.mean.tolist() == pytest.approx([10 / 102, 2.0, 10 / 102])
+    assert normalizer.count.tolist() == [[102, 2, 102]]
+
+
+def test_a_policy_that_came_to_see_more_is_resumed_loaded_and_learned_on() -> None:
+    first = train("first", iterations=1, overrides=BLIND)
+    straight = train("straight", iterations=2, checkpoint=first.checkpoint)
+    resumed = resume_task(train("stopped", iterations=1, checkpoint=first.checkpoint).path, max_iterations=2)
+    assert equal(weights(straight.checkpoint), weights(resumed.checkpoint))
+    env, agent = play_env(), load_json(straight.path / "params" / "agent.json")
+    loaded = select_backend(agent).load(env, agent, straight.checkpoint)
+    assert loaded.policy(env.reset(seed=0)[0]).isfinite().all()
+    third = train("third", iterations=1, checkpoint=straight.checkpoint)
+    assert weights(third.checkpoint)["obs_normalizer.count"].tolist() == [[1536] * 4 + [1152] * 3 + [1536]]
 
 
 def test_a_second_stage_may_scale_its_actions_otherwise() -> None:

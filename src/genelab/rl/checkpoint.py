@@ -168,7 +168,7 @@ def widen(saved: dict[str, Tensor], fresh: dict[str, Tensor], columns: list[int]
 
     def grown(name: str, old: Tensor) -> Tensor:
         new = fresh[name]
-        if old.dim() != 2 or old.shape == new.shape or old.shape[-1] != len(columns):
+        if not old.dim() == new.dim() == 2 or old.shape == new.shape or old.shape[-1] != len(columns):
             return old
         wide = torch.zeros_like(new, device="cpu") if "weight" in name else new.cpu().clone()
         wide[:, columns] = old

@@ -25,6 +25,7 @@ from genelab.rl.backends.base import (
     TrainContext,
     in_32_bits,
 )
+from genelab.rl.backends.rsl_rl_normalizer import accept_counts, meet_new_columns, widen_count
 from genelab.rl.checkpoint import (
     check_network,
     columns_in,
@@ -241,7 +242,15 @@ class _MonitorLogger:
 
 
 def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
-    from rsl_rl import runners
+    from rsl_rl import algorithms, runners
+
+    class Algorithm(algorithms.PPO):
+        """Does not learn from observations that nothing has normalised, where others are."""
+
+        def update(self) -> dict[str, float]:
+            for model in (self.actor, self.critic):
+                meet_new_columns(model, self.storage.observations)
+            return super().update()
 
     class Runner(runners.OnPolicyRunner):
         """Takes its rank from the lab, on any device; what the ranks' group is, the lab has decided already."""
@@ -259,11 +268,12 @@ def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
             super().learn(*args, **options)
 
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
-        runner = Runner(env, _runner_cfg(env, agent), log_dir=None, device=str(env.device))
+        runner = Runner(env, _runner_cfg(env, agent, Algorithm), log_dir=None, device=str(env.device))
     symmetry = runner.alg.symmetry
     if symmetry is not None and symmetry.use_data_augmentation and not symmetry.use_mirror_loss:
         symmetry.compute_loss = functools.partial(_asymmetry, symmetry)
     for model, cfg in ((runner.alg.actor, agent.actor), (runner.alg.critic, agent.critic)):
+        accept_counts(model)
         if cfg.rnn_type is not None and cfg.rnn_memory_steps is not None:
             remember(model.rnn.rnn, cfg.rnn_memory_steps)
     return runner
@@ -301,7 +311,7 @@ def remember(rnn: torch.nn.LSTM | torch.nn.GRU, steps: int) -> None:
             inputs[:size] = -keep  # and its input gate closed
 
 
-def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
+def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg, algorithm: type) -> dict[str, Any]:
     """The config as rsl_rl's dict."""
     groups = env.env.observation_manager.groups
     if agent.algorithm.symmetry_cfg is not None and (agent.actor.rnn_type or agent.critic.rnn_type):
@@ -317,12 +327,12 @@ def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[
         },
         "actor": _model_cfg(agent.actor),
         "critic": _model_cfg(agent.critic),
-        "algorithm": _algorithm_cfg(env, agent),
+        "algorithm": {"class_name": algorithm, **_algorithm_cfg(env, agent)},
     }
 
 
 def _algorithm_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
-    cfg = {"class_name": "PPO", **dataclasses.asdict(agent.algorithm)}
+    cfg = dataclasses.asdict(agent.algorithm)
     del cfg["final_kl"]  # the lab's own
     if cfg["rnd_cfg"] is not None and cfg["rnd_cfg"]["weight_schedule"] is not None:
         cfg["rnd_cfg"]["weight_schedule"]["final_value"] *= env.env.step_dt  # rsl_rl does so with the first weight only
@@ -336,7 +346,9 @@ def _make_actor(env: ManagerBasedRlEnv, agent: RslRlOnPolicyRunnerCfg) -> Any:
     cfg = _model_cfg(agent.actor)
     observations = {name: torch.zeros(1, group.dim) for name, group in env.observation_manager.groups.items()}
     make = getattr(models, cfg.pop("class_name"))
-    return make(_tensordict(observations, 1), {"actor": ["policy"]}, "actor", env.action_dim, **cfg).to(env.device)
+    actor = make(_tensordict(observations, 1), {"actor": ["policy"]}, "actor", env.action_dim, **cfg).to(env.device)
+    accept_counts(actor)
+    return actor
 
 
 def _model_cfg(model: RslRlModelCfg) -> dict[str, Any]:
@@ -389,11 +401,12 @@ def _widened(content: dict[str, Any], env: ManagerBasedRlEnv, alg: Any) -> dict[
     """The networks of a checkpoint for an environment that may have more to see than the one they come from."""
     saved, here = content["genelab"]["schema"]["observations"], schema_of(env)["observations"]
     groups = {"actor": "policy", "critic": "critic" if "critic" in here else "policy"}
-    return {
-        key: widen(content[key], model.state_dict(), columns_in(here[groups[name]], saved[groups[name]]))
-        for name, model in (("actor", alg.actor), ("critic", alg.critic))
-        if (key := f"{name}_state_dict")
-    }
+    found = {}
+    for name, model in (("actor", alg.actor), ("critic", alg.critic)):
+        columns = columns_in(here[groups[name]], saved[groups[name]])
+        state = widen(content[f"{name}_state_dict"], model.state_dict(), columns)
+        found[f"{name}_state_dict"] = widen_count(state, model.obs_dim, columns)
+    return found
 
 
 @contextlib.contextmanager
