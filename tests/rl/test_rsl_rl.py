@@ -212,7 +212,7 @@ def test_memory_is_set_in_the_networks_that_ask_for_it() -> None:
 def test_episodes_begin_at_random_ages_or_together(ages: bool) -> None:
     few = [Override("agent.random_episode_ages", str(ages)), Override("agent.num_steps_per_env", "4")]
     result = train("run", iterations=1, overrides=few)
-    lengths = torch.load(result.path / "resume.pt", weights_only=True)["env"]["memory"]["episode_length_buf"]
+    lengths = torch.load(result.path / "resume.pt", weights_only=True)["env"]["episode_length_buf"]
     assert (len(set(lengths.tolist())) > 4) is ages
 
 
