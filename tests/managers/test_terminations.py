@@ -65,15 +65,16 @@ def test_several_terms_of_a_kind_add_up(make_env: MakeEnv) -> None:
     terminated, truncated, info = step(env)
     assert terminated == [True, True, False, False]
     assert truncated == [False] * 4
-    log = {key: int(value) for key, value in info["log"].items()}
-    assert log == {"Episode_Termination/a": 1, "Episode_Termination/b": 1, "Episode_Termination/c": 2}
+    log = {key: value.item() for key, value in info["log"].items()}
+    assert log == {"Episode_Termination/a": 0.5, "Episode_Termination/b": 0.5, "Episode_Termination/c": 1.0}
 
 
 def test_only_the_ended_environments_are_counted(make_env: MakeEnv) -> None:
-    env = make_env(terminations={"a": end(1, 2, 1, 1), "b": end(9, 9, 9, 2, time_out=True)})
+    env = make_env(terminations={"a": end(1, 3, 1, 3), "b": end(9, 2, 9, 9, time_out=True)})
     env.reset()
-    counts = [{key[-1]: int(value) for key, value in step(env)[2]["log"].items()} for _ in range(2)]
-    assert counts == [{"a": 3, "b": 0}, {"a": 4, "b": 0}]
+    shares = [{key[-1]: value.item() for key, value in step(env)[2]["log"].items()} for _ in range(2)]
+    assert shares[0] == {"a": 1.0, "b": 0.0}  # of the first and third
+    assert shares[1] == pytest.approx({"a": 2 / 3, "b": 1 / 3})  # of those again and the second
 
 
 def test_without_terms_nothing_ends(make_env: MakeEnv) -> None:

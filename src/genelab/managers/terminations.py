@@ -56,11 +56,11 @@ class TerminationManager(Manager):
         return self.terminated | self.truncated
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
-        """Log how many of these episodes each term ended."""
+        """Log what share of these episodes each term ended."""
         super().reset(env_ids)
         rows = slice(None) if env_ids is None else env_ids
-        counts = self.values[:, rows].sum(dim=1)
-        return {f"Episode_Termination/{name}": count for name, count in zip(self.terms, counts.unbind(), strict=True)}
+        shares = self.values[:, rows].to(self.env.dtype).mean(dim=1)
+        return {f"Episode_Termination/{name}": share for name, share in zip(self.terms, shares.unbind(), strict=True)}
 
     def table(self) -> Table:
         rows = [(n, "time-out" if c.time_out else "failure", _name(c.func)) for n, c in self.cfgs.items()]

@@ -187,7 +187,8 @@ class Player:
         self.policy = agent if policy is None else policy.name
         self.checkpoints = {} if policy is None else _neighbours(policy)
         self._agent_cfg = agent_cfg
-        self._episodes = Episodes(num_envs=env.num_envs, device=env.device)
+        restarts = not isinstance(env, ManagerBasedRlEnv) or env.cfg.auto_reset
+        self._episodes = Episodes(num_envs=env.num_envs, device=env.device, restarts=restarts)
         self._seconds = 0.0
         self._restarted_at = 0
         self._observations: dict[str, Tensor] = {}
