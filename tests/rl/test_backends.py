@@ -15,6 +15,7 @@ from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
+from genelab.managers import TerminationTermCfg
 from genelab.rl.backends import Backend, InferenceSetup, Learner, TrainContext, register_backend, select_backend
 from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
 from genelab.rl.config import BackendConfig, RslRlOnPolicyRunnerCfg, SkrlAgentCfg
@@ -102,6 +103,46 @@ def test_a_toy_library_trains_evaluates_and_plays_through_the_command_line(
     assert run(["eval", "Test-Toy-v0", str(path / "model_final.pt"), "--episodes", "2"]) == 0
     assert run(["play", "Test-Toy-v0", "--checkpoint", str(path / "model_final.pt"), "--steps", "3"]) == 0
     assert "3 steps" in capfd.readouterr().out
+
+
+def _ends(env: ManagerBasedRlEnv, steps: list[int]) -> torch.Tensor:
+    return env.episode_length_buf >= torch.tensor(steps)
+
+
+def _time_outs(library: str, env: ManagerBasedRlEnv) -> list[bool]:
+    """Which episodes a library is told to have timed out, after a step without action."""
+    action = torch.zeros(env.num_envs, 1)
+    if library == "rsl_rl":
+        from genelab.rl.backends.rsl_rl import RslRlVecEnvWrapper
+
+        return RslRlVecEnvWrapper(env, None).step(action)[3]["time_outs"].tolist()
+    if library == "skrl":
+        from genelab.rl.backends.skrl import GenelabSkrlWrapper
+
+        return GenelabSkrlWrapper(env, 1.0).step(action)[3].flatten().tolist()
+    if library == "rl_games":
+        from genelab.rl.backends.rl_games import GenelabRlGamesVecEnv
+
+        return GenelabRlGamesVecEnv(env).step(action)[3]["time_outs"].tolist()
+    from genelab.rl.backends.sb3_env import GenelabSb3VecEnv
+
+    wrapper = GenelabSb3VecEnv(env)
+    wrapper.reset()
+    infos = wrapper.step(action.numpy())[3]
+    return [info.get("TimeLimit.truncated", False) for info in infos]
+
+
+@pytest.mark.parametrize("library", ["rsl_rl", "skrl", "rl_games", "sb3"])
+def test_a_failure_in_the_step_of_a_time_out_is_a_failure(library: str) -> None:
+    cfg = TASKS.get(PENDULUM).play_env
+    cfg.scene.num_envs = 4
+    cfg.terminations = {  # the first fails, the second times out, the third does both, the fourth goes on
+        "fell": TerminationTermCfg(func=_ends, params={"steps": [1, 9, 1, 9]}),
+        "late": TerminationTermCfg(func=_ends, params={"steps": [9, 1, 1, 9]}, time_out=True),
+    }
+    env = ManagerBasedRlEnv(cfg)
+    assert _time_outs(library, env) == [False, True, False, False]
+    env.close()
 
 
 def test_the_type_of_the_config_chooses() -> None:

@@ -127,7 +127,7 @@ class RslRlVecEnvWrapper:
         self._observations = {name: value.to(self.device) for name, value in observations.items()}
 
     def step(self, actions: Tensor) -> tuple[Any, Tensor, Tensor, dict[str, Any]]:
-        """One control step."""
+        """One control step. An episode that failed in its last moment has not timed out."""
         if self._clip is not None:
             actions = actions.clamp(-self._clip, self._clip)
         self._observations, reward, terminated, truncated, extras = self.env.step(actions)
@@ -135,7 +135,7 @@ class RslRlVecEnvWrapper:
         if self._monitor is not None:
             self._monitor.step(reward, done, extras)
             self._monitor.env_steps += (Rank.current().world_size - 1) * self.num_envs  # the other ranks step as many
-        return self.get_observations(), reward, done.long(), extras
+        return self.get_observations(), reward, done.long(), {**extras, "time_outs": truncated & ~terminated}
 
 
 class RslRlLearner(Learner):
