@@ -86,6 +86,17 @@ def test_eval_every_works_without_a_budget_option() -> None:
     assert (meta["seed"], meta["episodes"]) == (5, 4)
 
 
+def test_eval_every_beyond_the_budget_evaluates_once_and_says_where_the_best_model_is(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert train("--max-iterations", "1", "--eval-every", "100", "--eval-episodes", "2", "--seed", "1") == 0
+    out, err = capfd.readouterr()
+    (line,) = (line for line in err.splitlines() if "evaluation" in line)
+    assert line.startswith("genelab: evaluation at iteration 1: return ")
+    assert line.endswith(", the best so far")
+    assert "best       run/best_model.pt\n" in out
+
+
 def test_resume_goes_on_in_the_same_directory(capfd: pytest.CaptureFixture[str]) -> None:
     assert train("--max-iterations", "1") == 0
     assert run(["train", TASK, "--resume", "run", "--max-iterations", "3"]) == 0

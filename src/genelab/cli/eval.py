@@ -152,7 +152,10 @@ def _kinds_table(report: dict[str, Any]) -> Table:
     robots = probe["envs_per_direction"] // len(kinds)
     where = "level 0" if levels == 1 else f"levels 0 to {levels - 1}"
     title = f"by kind of ground, {robots} robots each on {where}, {report['engine']}; ×N: N of them fell"
-    table = Table("direction", *kinds, title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("direction", no_wrap=True)
+    for kind in kinds:
+        table.add_column(kind)
     for name in probe["directions"]:
         cells = []
         for directions in kinds.values():

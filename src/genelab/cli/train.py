@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,8 +22,7 @@ from genelab.cli.command import (
 from genelab.cli.film import train_film_options, training_film_from
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
-from genelab.config import TASKS, Override, apply_overrides
-from genelab.errors import ConfigError
+from genelab.config import Override
 
 if TYPE_CHECKING:
     from genelab.rl import TrainResult
@@ -90,9 +88,18 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Choice(["tensorboard", "wandb"]),
     help="Where numbers are logged [tensorboard; where a resumed run did].",
 )
-@click.option("--eval-every", type=click.IntRange(min=1), help="Evaluate every K iterations and keep the best model.")
+@click.option(
+    "--eval-every",
+    metavar="K",
+    type=click.IntRange(min=1),
+    help="Evaluate every K iterations (a rollout and what is learned from it) and after the last; keep the best model.",
+)
 @click.option("--eval-episodes", type=click.IntRange(min=1), default=10, help="Episodes per evaluation [10].")
-@click.option("--eval-num-envs", type=click.IntRange(min=1), help="Environments of the evaluation [as in training].")
+@click.option(
+    "--eval-num-envs",
+    type=click.IntRange(min=1),
+    help="Environments of the evaluation [as in training, at most one per episode].",
+)
 @click.option("--eval-seed", type=SEED, default=0, help="Seed of the evaluation [0].")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 @simulation_options
@@ -190,6 +197,8 @@ def _print(task: str, result: TrainResult, imports: Sequence[str], *, resumable:
     click.echo(f"{result.status}: {result.env_steps:,} env steps in {result.seconds:.1f} s ({rate:,.0f} per second)")
     click.echo(f"run        {result.path}")
     click.echo(f"checkpoint {result.checkpoint}")
+    if result.best is not None:
+        click.echo(f"best       {result.best}")
     checkpoint = f"--checkpoint {shlex.quote(str(result.checkpoint))}"
     if result.status == "interrupted":
         go_on = f"--resume {shlex.quote(str(result.path))}" if resumable else checkpoint
@@ -202,15 +211,12 @@ def _print(task: str, result: TrainResult, imports: Sequence[str], *, resumable:
 
 def _world(task: str, overrides: Sequence[Override], imports: Sequence[str]) -> list[str]:
     """The words that make the world of a run again for its policy; what is for training only is left out."""
-    cfg = TASKS.get(task)
-    roots = {"env": cfg.play_env if cfg.play_env is not None else cfg.env, "agent": cfg.agent}
+    from genelab.rl.evaluator import world_of_run
+
     words = [f"--import={module}" for module in imports]
-    for change in overrides:
-        if change.path.replace("-", "_") in _OF_TRAINING:
-            continue
-        with contextlib.suppress(ConfigError):  # the play config has no pushes and no curriculum to change
-            apply_overrides(roots, [change])
-            words.append(f"--{_SHORT.get(change.path, change.path)}={change.text}")
+    lasting = [change for change in overrides if change.path.replace("-", "_") not in _OF_TRAINING]
+    for change in world_of_run(task, lasting)[1]:
+        words.append(f"--{_SHORT.get(change.path, change.path)}={change.text}")
     return words
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,23 +22,35 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class EvalCallback:
-    """Every so many iterations, evaluates the policy and keeps the best."""
+    """Every so many iterations, and after the last, evaluates the policy and keeps the best."""
 
     env: ManagerBasedRlEnv
     """Made once, with the run's own overrides."""
+    task_id: str
     path: Path
     """The run directory."""
     suffix: str
+    unit: str
+    """What the budget counts, in the plural."""
     every: int
     """Iterations between evaluations."""
+    notify: Callable[[str], None] = lambda message: None
+    """Is told what each evaluation found."""
     episodes: int = 10
     seed: int = 0
     best: float | None = None
     """Best mean return so far."""
 
-    def after_iteration(self, learner: Learner, iteration: int, done: int, writer: Writer | None) -> None:
-        """Evaluate if it is time to."""
-        if iteration % self.every:
+    @property
+    def best_model(self) -> Path:
+        """Where the best policy is."""
+        return self.path / f"best_model{self.suffix}"
+
+    def after_iteration(
+        self, learner: Learner, iteration: int, *, done: int, last: bool, env_steps: int, writer: Writer | None
+    ) -> None:
+        """Evaluate if it is time to; `done` of the budget is spent."""
+        if iteration % self.every and not last:
             return
         devices = [self.env.device] if self.env.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # the learner's random numbers are not spent here
@@ -47,14 +60,28 @@ class EvalCallback:
             for key, value in summary.items():
                 if value is not None:
                     writer.add_scalar(f"Eval/{key}", value, done)
-        record = {
-            "iteration": done,
-            "seed": self.seed,
-            "episodes": len(result.returns),
-            "metrics": summary,
-            "evaluated_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        }
-        if self.best is None or summary["return_mean"] > self.best:
+        is_best = self.best is None or summary["return_mean"] > self.best
+        if is_best:
             self.best = summary["return_mean"]
-            learner.save(self.path / f"best_model{self.suffix}")
+            learner.save(self.best_model)
+            record = {
+                "task": self.task_id,
+                "checkpoint": self.best_model.name,
+                "iteration": iteration,
+                "spent": done,
+                "unit": self.unit,
+                "env_steps": env_steps,
+                "seed": self.seed,
+                "episodes": len(result.returns),
+                "metrics": summary,
+                "evaluated_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            }
             atomic_write_text(self.path / "best_model_meta.json", json.dumps(record, indent=2) + "\n")
+        when = f"{self.unit.removesuffix('s')} {done:,}"
+        self.notify(f"evaluation at {when}: {_in_words(summary)}{', the best so far' * is_best}")
+
+
+def _in_words(summary: dict[str, Any]) -> str:
+    success = summary["success_rate"]
+    text = f"return {summary['return_mean']:.3f}, length {summary['length_mean']:.1f}"
+    return text if success is None else f"{text}, success {success:.0%}"

@@ -8,7 +8,7 @@ import importlib.util
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from genelab import mdp
-from genelab.config import TASKS, Override, refuse_decided
+from genelab.config import TASKS, Override, apply_overrides, refuse_decided
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from genelab.errors import GenelabError, UsageError
+from genelab.errors import ConfigError, GenelabError, UsageError
 from genelab.managers import TerminationTermCfg
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.config import configure
@@ -116,6 +116,21 @@ def eval_cfg(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
         group.enable_noise = False
     cfg.events = {name: event for name, event in cfg.events.items() if event is not None and event.mode != "interval"}
     return cfg
+
+
+def world_of_run(task_id: str, overrides: Sequence[Override]) -> tuple[ManagerBasedRlEnvCfg, list[Override]]:
+    """The config that policies of a run are judged in, and those of the run's overrides that it has a place for.
+
+    A play config has no pushes and no curriculum to change, for example.
+    """
+    task = TASKS.get(task_id)
+    cfg = task.play_env if task.play_env is not None else task.env
+    fitting = []
+    for change in overrides:
+        with suppress(ConfigError):
+            apply_overrides({"env": cfg, "agent": task.agent}, [change])
+            fitting.append(change)
+    return cfg, fitting
 
 
 @contextmanager

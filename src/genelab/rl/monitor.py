@@ -149,11 +149,18 @@ class TrainMonitor:
         if self.report(progress):
             self.stop_requested = True
         self._iteration_hook()
+        self._share_stage()
+        if self.evaluation is not None:  # before the save, which keeps what the best return is
+            self.evaluation.after_iteration(
+                learner,
+                self.iterations,
+                done=done,
+                last=done >= self.total,
+                env_steps=self.env_steps,
+                writer=self.writer,
+            )
         if self.iterations % self.save_interval == 0:
             self.save(f"model_{done}")
-        self._share_stage()
-        if self.evaluation is not None:
-            self.evaluation.after_iteration(learner, self.iterations, done, self.writer)
         if self.film is not None:
             self.film.after_iteration(learner, self.iterations, done)
         if self.stop_requested and done < self.total:

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 
 from genelab.config import TASKS, Override, load_json
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends import Backend, TrainContext, select_backend
 from genelab.rl.config import BackendConfig, configure
 from genelab.rl.eval_callback import EvalCallback
-from genelab.rl.evaluator import eval_cfg
+from genelab.rl.evaluator import eval_cfg, world_of_run
 from genelab.rl.exported import is_exported
 from genelab.rl.film_callback import FilmCallback, FilmOptions
 from genelab.rl.launch import check_overrides
@@ -42,6 +42,8 @@ class TrainResult:
     """The run directory."""
     checkpoint: Path
     """Its last checkpoint."""
+    best: Path | None
+    """The policy that evaluation while training found best; None without such an evaluation."""
     status: Literal["completed", "interrupted"]
     env_steps: int
     seconds: float
@@ -51,13 +53,13 @@ class TrainResult:
 
 @dataclass(kw_only=True)
 class EvalOptions:
-    """Evaluation while training."""
+    """Evaluation while training; the last iteration is always evaluated, too."""
 
     every: int
-    """Iterations between evaluations."""
+    """Iterations between evaluations: what one is depends on the library, see its agent config."""
     episodes: int = 10
     num_envs: int | None = None
-    """Environments; None: as many as in training."""
+    """Environments; None: as many as in training. Never more than there are episodes."""
     seed: int = 0
 
 
@@ -292,6 +294,7 @@ class _Training:
         return TrainResult(
             path=self.run.path,
             checkpoint=last,
+            best=None if evaluation is None or evaluation.best is None else evaluation.best_model,
             status=status,
             env_steps=monitor.env_steps,
             seconds=seconds,
@@ -302,12 +305,15 @@ class _Training:
         options = self.evaluation
         if options is None:
             return None
-        cfg = eval_cfg(play_cfg(self.env_cfg), options.num_envs or num_envs)
+        count = min(options.num_envs or num_envs, options.episodes)
         return EvalCallback(
-            env=ManagerBasedRlEnv(cfg, notify=self.notify),
+            env=self._judging_env(count),
+            task_id=self.task_id,
             path=self.run.path,
             suffix=self.backend.suffix,
+            unit=self.backend.unit,
             every=options.every,
+            notify=self.notify,
             episodes=options.episodes,
             seed=options.seed,
         )
@@ -315,8 +321,12 @@ class _Training:
     def _film_callback(self) -> FilmCallback | None:
         if self.film is None:
             return None
-        env = ManagerBasedRlEnv(eval_cfg(play_cfg(self.env_cfg), self.film.num_envs), notify=self.notify)
-        return FilmCallback(env, self.run.path, self.film, self.notify)
+        return FilmCallback(self._judging_env(self.film.num_envs), self.run.path, self.film, self.notify)
+
+    def _judging_env(self, num_envs: int) -> ManagerBasedRlEnv:
+        """The environment in which `genelab eval` would judge this run's policies."""
+        cfg, _ = world_of_run(self.task_id, self.overrides)
+        return ManagerBasedRlEnv(eval_cfg(cfg, num_envs), notify=self.notify)
 
 
 def seed_everything(seed: int) -> None:

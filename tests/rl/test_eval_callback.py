@@ -1,0 +1,120 @@
+"""Evaluation while training: when it happens, in which world, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genelab import TASKS, TaskCfg
+from genelab.config import Override, to_dict
+from genelab.envs import ManagerBasedRlEnv
+from genelab.rl import EvalOptions, resume_task, train_task
+from genelab.rl.config import BackendConfig, RlGamesAgentCfg, Sb3AgentCfg, Sb3OnPolicyCfg, SkrlAgentCfg
+from genelab.rl.eval_callback import _in_words
+from genelab.rl.evaluator import eval_cfg
+from genelab.rl.monitor import TrainMonitor
+from genelab.rl.train import _Training
+from tests.rl.helpers import PENDULUM, train_agent
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+_SHORT = [Override("env.episode_length_s", "0.2")]
+SMALL: dict[str, Any] = {"hidden_dims": (8,), "save_interval": 1}
+
+
+def rsl_rl() -> BackendConfig:
+    agent = TASKS.get(PENDULUM).agent
+    agent.num_steps_per_env, agent.max_iterations, agent.save_interval = 8, 3, 1
+    return agent
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The configs of the environments that runs were evaluated in."""
+    found: list[dict[str, Any]] = []
+    original = _Training._judging_env
+
+    def make(self: _Training, num_envs: int) -> ManagerBasedRlEnv:
+        env = original(self, num_envs)
+        found.append(to_dict(env.cfg))
+        return env
+
+    monkeypatch.setattr(_Training, "_judging_env", make)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("agent", "unit", "spent"),
+    [
+        (rsl_rl(), "iterations", (2, 3)),
+        (SkrlAgentCfg(timesteps=20, rollouts=8, **SMALL), "timesteps", (16, 20)),
+        (RlGamesAgentCfg(timesteps=20, horizon_length=8, **SMALL), "timesteps", (16, 24)),
+        (
+            Sb3AgentCfg(algorithm="PPO", timesteps=80, on_policy=Sb3OnPolicyCfg(n_steps=8), **SMALL),
+            "timesteps",
+            (64, 96),
+        ),
+    ],
+    ids=["rsl_rl", "skrl", "rl_games", "sb3"],
+)
+def test_every_second_iteration_and_the_last_are_evaluated(
+    agent: BackendConfig, unit: str, spent: tuple[int, int], judged: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three iterations of 8 control steps in 4 environments."""
+    said: list[str] = []
+    bests: dict[str, float | None] = {}
+    save = TrainMonitor.save
+
+    def note(self: TrainMonitor, stem: str) -> Path:
+        assert self.evaluation is not None
+        bests[stem] = self.evaluation.best
+        return save(self, stem)
+
+    monkeypatch.setattr(TrainMonitor, "save", note)
+    result = train_agent(
+        agent, "run", evaluation=EvalOptions(every=2, episodes=3), overrides=_SHORT, notify=said.append
+    )
+    lines = [line for line in said if line.startswith("evaluation at ")]
+    assert [line.partition(":")[0] for line in lines] == [f"evaluation at {unit[:-1]} {count}" for count in spent]
+    assert lines[0].endswith(", the best so far")
+    assert judged[0]["scene"]["num_envs"] == 3  # no more than episodes
+    assert result.best == result.path / f"best_model{result.checkpoint.suffix}"
+    assert result.best.is_file()
+    meta = json.loads((result.path / "best_model_meta.json").read_text())
+    which = len([line for line in lines if line.endswith("best so far")]) - 1
+    steps = result.env_steps if which else 2 * 8 * 4
+    assert (meta["iteration"], meta["spent"], meta["unit"]) == ((2, 3)[which], spent[which], unit)
+    assert (meta["env_steps"], meta["task"], meta["checkpoint"]) == (steps, "Test-v0", result.best.name)
+    assert f"return {meta['metrics']['return_mean']:.3f}, length " in lines[which]
+    assert bests[f"model_{spent[0]}"] is not None  # what is resumed from knows the best of its own iteration
+
+
+def task_with_its_own_play_config() -> TaskCfg:
+    cfg = TASKS.get(PENDULUM)
+    cfg.play_env.scene.env_spacing = 7.0  # as a rough task begins on other levels
+    cfg.agent = rsl_rl()
+    cfg.agent.max_iterations = 1
+    return cfg
+
+
+def test_a_run_is_judged_in_the_tasks_play_config_with_its_own_overrides(
+    judged: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))
+    TASKS.register("Judged-v0", task_with_its_own_play_config)
+    changes = [*_SHORT, Override("env.events.push_cart.interval_range_s", "[1.0, 1.5]")]  # play has no pushes
+    options: dict[str, Any] = {"evaluation": EvalOptions(every=1, episodes=2, num_envs=2)}
+    first = train_task("Judged-v0", num_envs=4, overrides=changes, log_dir=Path("run"), **options)
+    resume_task(first.path, max_iterations=2, **options)
+    expected = TASKS.get("Judged-v0").play_env
+    expected.episode_length_s = 0.2
+    assert judged == [to_dict(eval_cfg(expected, 2))] * 2
+    assert judged[0]["scene"]["env_spacing"] == 7.0
+
+
+def test_success_is_said_where_a_task_has_it() -> None:
+    summary = {"return_mean": 1.25, "length_mean": 10.0, "success_rate": 0.5}
+    assert _in_words(summary) == "return 1.250, length 10.0, success 50%"
