@@ -4,9 +4,12 @@ Importing this package is cheap; torch and the simulators are imported by the mo
 """
 
 import os
+from typing import TYPE_CHECKING, Any
 
-from genelab.config import TASKS, TaskCfg
 from genelab.gymnasium_hook import register_when_imported
+
+if TYPE_CHECKING:
+    from genelab.config import TASKS, TaskCfg
 
 # Threads of torch that wait for each other sleep instead of spinning, if torch is not imported yet. Spinning ones take
 # the cores from the physics, and beside another busy process they made training ten times slower; alone on the machine
@@ -18,3 +21,12 @@ __version__ = "0.1.0"
 __all__ = ["TASKS", "TaskCfg", "__version__"]
 
 register_when_imported()
+
+
+def __getattr__(name: str) -> Any:
+    # On first use, so that the command answers Ctrl-C before anything else is imported.
+    if name not in ("TASKS", "TaskCfg"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from genelab import config
+
+    return getattr(config, name)

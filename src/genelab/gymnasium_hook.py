@@ -13,8 +13,6 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from genelab.config import TASKS
-
 
 def register_when_imported() -> None:
     """Register the tasks with Gymnasium as soon as it is there."""
@@ -27,6 +25,8 @@ def register_when_imported() -> None:
 def register_tasks() -> None:
     """Give every trainable task an entry in Gymnasium's registry, for `gymnasium.make_vec`."""
     import gymnasium
+
+    from genelab.config import TASKS
 
     for entry in TASKS.entries():
         if entry.backend is not None and entry.id not in gymnasium.registry:

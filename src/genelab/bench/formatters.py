@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,20 +33,29 @@ class Output:
     echo: Callable[[str], None] = print
     """Takes what is for the terminal."""
 
-    def check(self) -> None:
-        """Refuse what could not be written in the end, before anything is measured."""
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """Refuse what could not be written in the end, before anything is measured; nothing written leaves nothing."""
         for name in self.formatters:
             if name not in FORMATTERS:
                 raise UsageError(
                     f"--formatter: there is no {name!r}, only {', '.join(FORMATTERS)}.{did_you_mean(name, FORMATTERS)}"
                 )
+        missing: list[Path] = []
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            probe = self.directory / f".{os.urandom(4).hex()}.tmp"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise UsageError(f"--out: cannot write to {self.directory}: {error.strerror}") from error
+            try:
+                missing = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
+                self.directory.mkdir(parents=True, exist_ok=True)
+                probe = self.directory / f".{os.urandom(4).hex()}.tmp"
+                probe.touch()
+                probe.unlink()
+            except OSError as error:
+                raise UsageError(f"--out: cannot write to {self.directory}: {error.strerror}") from error
+            yield
+        finally:
+            for path in missing:
+                with suppress(OSError):  # it has something in it
+                    path.rmdir()
 
 
 def attach_bundle(bundle: Bundle, output: Output) -> list[Path]:

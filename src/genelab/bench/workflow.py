@@ -57,7 +57,10 @@ class Workflow(ABC, Generic[AnyBundle]):
         Bad input leaves no bundle, unless it comes to light after the first step; nor does what ends before the
         task's config is made.
         """
-        output.check()
+        with output.checked():
+            return self._run(output)
+
+    def _run(self, output: Output) -> AnyBundle:
         versions = capture_versions()  # before anything is written into the repository
         monitor = BenchmarkMonitor()
         scenario: Scenario | None = None

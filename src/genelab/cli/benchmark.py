@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli import benchmark_workflows
-from genelab.cli.command import import_modules, import_option, say
+from genelab.cli.command import InputFile, import_modules, import_option, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     invoke_without_command=True,
     context_settings={"token_normalize_func": lambda word: word.replace("_", "-")},
 )
-@click.option("--suite", metavar="FILE", type=click.Path(path_type=Path), help="JSON list of what to evaluate.")
+@click.option("--suite", metavar="FILE", type=InputFile(), help="JSON list of what to evaluate.")
 @click.option(
     "--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("report.json"), help="[report.json]"
 )
-@click.option("--reference", metavar="FILE", type=click.Path(path_type=Path), help="Report of an earlier run.")
+@click.option("--reference", metavar="FILE", type=InputFile(), help="Report of an earlier run.")
 @click.option("--tolerance", type=click.FloatRange(min=0), default=0.1, help="Drop of the return that passes [0.1].")
 @import_option
 @click.pass_context

@@ -13,6 +13,7 @@ from genelab.cli.command import (
     SEED,
     Command,
     Function,
+    InputFile,
     TaskCommand,
     add_options,
     best_option,
@@ -101,7 +102,7 @@ def runtime(num_steps: int, warmup_steps: int, **options: Any) -> None:
 @click.option(
     "--whitelist",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=InputFile(),
     help='Keep only these: {"env_creation": ["genelab.scene*:*"]}, patterns of module:function by phase.',
 )
 def startup(top_n: int, whitelist: Path | None, **options: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -19,6 +21,19 @@ CHECKPOINT_HELP = (
     "task's newest run below ./logs) or `pretrained` (shipped with the task); a file of such a name is ./latest. It "
     "may be an address, too: file://, https:// or hf://owner/repository/file, with #sha256=HEX to say what must arrive."
 )
+
+
+class InputFile(click.Path):
+    """A file to read. A pipe or a device is refused: nobody may ever write to it, or stop."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.exists() and not path.is_file() and not path.is_dir():
+            self.fail(f"{path} is no regular file", param, ctx)
+        return path
 
 
 class Command(click.Command):

@@ -1,76 +1,37 @@
-"""The command `genelab`."""
+"""The command `genelab`: from the first signal to the exit code. What takes time to import is imported inside."""
 
 from __future__ import annotations
 
-import importlib
-import logging
 import sys
 from collections.abc import Sequence
 
-import click
-
-from genelab import __version__
-from genelab.cli.command import with_dashes
-from genelab.errors import GenelabError, did_you_mean
-
-_VERBS = {
-    "list": "List the registered tasks.",
-    "info": "Show what a task is made of.",
-    "play": "Run a task and look at it.",
-    "train": "Train a task.",
-    "eval": "Judge a trained policy.",
-    "export": "Write a trained policy to a file that runs without genelab.",
-    "report": "Write what runs learned as one page.",
-    "benchmark": "Measure speed, or evaluate many policies, and compare with before.",
-}
-
-
-class _Verbs(click.Group):
-    """Imports a verb only when it is used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _VERBS:
-            return None
-        return importlib.import_module(f"genelab.cli.{name}").command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in _VERBS:
-            raise click.UsageError(f"no such command {args[0]!r}.{did_you_mean(args[0], _VERBS)}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_VERBS.items()))
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, with_dashes(args[:1]) + args[1:])
-
-
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="genelab")
-def cli() -> None:
-    """A laboratory for robot reinforcement learning.
-
-    `genelab list` shows the tasks, `genelab COMMAND --help` the options of a command.
-    """
+from genelab.cli.process import Output, leave_on_signals, stop_on_signals
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line; ends the process with 0, 1 for a failed run, 2 for bad input."""
+    """Run the command line; ends the process with 0, 1 for a failed run, 2 for bad input, 130 if it was interrupted."""
+    stop_on_signals()
+    import logging
+
     logging.basicConfig(format="genelab: %(message)s", level=logging.WARNING)
-    sys.exit(run(list(sys.argv[1:] if args is None else args)))
+    output = Output()
+    code = run(list(sys.argv[1:] if args is None else args))
+    leave_on_signals()
+    sys.exit(output.close(code))
 
 
 def run(args: list[str]) -> int:
     """Run the command line and return its exit code."""
+    import click
+
+    from genelab.cli.failures import explain
+    from genelab.cli.verbs import cli
+    from genelab.errors import GenelabError
+
     try:
-        result = cli.main(args, prog_name="genelab", standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        with cli.make_context("genelab", args) as context:
+            cli.invoke(context)
+        return 0
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
@@ -82,12 +43,16 @@ def run(args: list[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone: nothing left to say, not even at exit
-        return 1
+    except (Exception, SystemExit, GeneratorExit) as error:
+        explained = explain(error)
+        if explained is None:
+            raise  # a bug of ours, or of a task: its traceback is what helps
+        return _fail(*explained)
 
 
 def _fail(message: str, code: int) -> int:
+    import click
+
     click.echo(f"genelab: {' '.join(message.split())}", err=True)
     return code
 

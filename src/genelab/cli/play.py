@@ -12,6 +12,7 @@ import click
 from genelab.cli.command import (
     CHECKPOINT_HELP,
     SEED,
+    InputFile,
     TaskCommand,
     best_option,
     import_modules,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--replay",
     metavar="DUMP",
-    type=click.Path(path_type=Path),
+    type=InputFile(),
     help="Play what led to a NaN, from the dump that a run left.",
 )
 @click.option("--num-envs", type=click.IntRange(min=1), help="How many environments run side by side.")

@@ -103,7 +103,7 @@ class TaskRegistry:
             cfg = factory()
             if not isinstance(cfg, TaskCfg):
                 raise TypeError(f"it returned a {type(cfg).__name__}, not a TaskCfg")
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             made_by = _factory_name(entry.factory)
             raise UsageError(f"task {entry.id!r} cannot be made by {made_by!r}: {summary(error)}") from error
         return copy.deepcopy(cfg)
@@ -146,7 +146,7 @@ class TaskRegistry:
                 loaded = plugin.load()
                 if callable(loaded):
                     loaded()
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit, GeneratorExit) as error:
                 self.failures.append(PluginFailure(plugin.name, error))
                 message = " ".join(str(error).split())
                 logging.getLogger("genelab").warning(
@@ -160,7 +160,7 @@ class TaskRegistry:
                 return _import_file(Path(name).resolve())
             _make_importable(Path.cwd())
             return importlib.import_module(name)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             raise UsageError(f"cannot import {name!r}: {summary(error)}") from error
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from genelab.config import Count, Seed, check_values
+from genelab.config import Amount, Count, check_values
 from genelab.errors import GenelabError
 from genelab.managers import (
     ActionManager,
@@ -42,7 +42,7 @@ class ManagerBasedEnvCfg:
     """What is seen, by group."""
     events: dict[str, EventTermCfg | None] = field(default_factory=dict)
     """What happens from outside."""
-    seed: Seed | None = None
+    seed: Amount | None = None
     """Seed of all random numbers; None draws one."""
     playback: Callable[..., Tensor] | None = None
     """For scenes without a policy: a function `(env, step)` that gives the action of each control step."""

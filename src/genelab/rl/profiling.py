@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from genelab.errors import UsageError
+from genelab.errors import GenelabError, UsageError
 
 
 @dataclass(kw_only=True)
@@ -41,8 +41,27 @@ def profiler(cfg: ProfileCfg | None) -> AbstractContextManager[Any]:
         cfg.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--prof-out: cannot write to {cfg.out}: {error.strerror}") from error
+    write = tp.tensorboard_trace_handler(str(cfg.out))
+
+    def write_or_fail(trace: Any) -> None:
+        before = _traces(cfg.out)
+        write(trace)
+        if _traces(cfg.out) == before:  # its writer only logs what goes wrong
+            raise GenelabError(f"--prof-out: no trace could be written to {cfg.out}: is the disk full?")
+
     return tp.profile(
         schedule=tp.schedule(wait=cfg.wait, warmup=cfg.warmup, active=cfg.active, repeat=cfg.repeat),
-        on_trace_ready=tp.tensorboard_trace_handler(str(cfg.out)),
+        on_trace_ready=write_or_fail,
         record_shapes=False,
     )
+
+
+def _traces(out: Path) -> set[Path]:
+    """The traces that are there in full."""
+    return {path for path in out.glob("*.pt.trace.json*") if path.stat().st_size and _ends(path)}
+
+
+def _ends(path: Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - 8))
+        return file.read().rstrip().endswith(b"}")

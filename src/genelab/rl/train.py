@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import random
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +28,7 @@ from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writ
 from genelab.rl.nan_guard import NanGuard
 from genelab.rl.profiling import ProfileCfg, profiler
 from genelab.rl.run import RunDirectory
+from genelab.rl.stop import stop_on_signals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,12 +271,15 @@ class _Training:
                 notify=self.notify,
             )
             try:
-                with _stop_on_signals(monitor if self.rank.alone else self.rank, self.notify):
+                with stop_on_signals(monitor if self.rank.alone else self.rank, self.notify):
                     self.backend.train(context)
                 monitor.save(self.backend.final_name)
                 status = "completed"
             except TrainingInterrupted:
                 status = "interrupted"
+            except KeyboardInterrupt:
+                status = "interrupted"
+                raise
             finally:
                 seconds = time.perf_counter() - start
                 rate = monitor.env_steps / seconds if seconds > 0 else 0.0
@@ -342,24 +342,3 @@ def _restore(env: ManagerBasedRlEnv, monitor: TrainMonitor, resume: dict[str, An
         monitor.continue_from(resume["monitor"])
         env.load_state_dict(resume["env"])
         torch.set_rng_state(resume["torch_rng"])
-
-
-@contextmanager
-def _stop_on_signals(run: TrainMonitor | Rank, notify: Callable[[str], None]) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM lets the iteration finish and saves; the second one does not wait."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if run.stop_requested:
-            raise KeyboardInterrupt
-        run.stop_requested = True
-        notify("stopping after this iteration; once more to stop at once")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
