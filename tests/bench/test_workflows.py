@@ -450,7 +450,7 @@ def test_bad_input_that_comes_to_light_late_is_a_crash(workflow: str, monkeypatc
 def test_bad_input_that_the_first_step_finds_leaves_no_bundle(workflow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_step(monkeypatch, 1, raising(UsageError("early")))
     benchmark(workflow, *WORKFLOWS[workflow][0], code=2)
-    assert list(Path("out").iterdir()) == []
+    assert not Path("out").exists()
 
 
 def test_an_engine_that_does_not_start_leaves_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:

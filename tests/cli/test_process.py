@@ -159,6 +159,18 @@ def test_a_pipe_is_not_waited_for(words: list[str], option: str, capfd: pytest.C
     assert line.endswith("fifo is no regular file")
 
 
+def test_traces_that_were_not_written_are_not_claimed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """On a full disk torch only logs that it could not write."""
+    monkeypatch.setattr("torch.profiler.tensorboard_trace_handler", lambda out: lambda trace: None)
+    words = ["--prof-wait", "0", "--prof-warmup", "1", "--prof-active", "1", "--steps", "4", "--num-envs", "2"]
+    assert run(["play", TASK, *words]) == 1
+    captured = capfd.readouterr()
+    assert "genelab: --prof-out: no trace could be written to logs/prof" in captured.err
+    assert "traces in" not in captured.out
+
+
 def test_links_in_a_circle_are_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     Path("loop").symlink_to("loop")
     assert "symbolic links" in refusal(["benchmark", "compare", "loop/a", "loop/b"], capfd).lower()
