@@ -6,8 +6,12 @@ import io
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv
+from genelab.managers import SceneEntityCfg
+from genelab.managers.base import select
 
 
 def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
@@ -42,3 +46,36 @@ def make_far(cfg: Any) -> tuple[ManagerBasedRlEnv, ManagerBasedRlEnv]:
     for _ in range(8):
         first.step(2 * torch.rand(4, first.action_dim, generator=generator) - 1)
     return first, second
+
+
+def check_going_back(env: ManagerBasedRlEnv) -> None:
+    """An environment on an engine that promises no bits goes back to a state, models included, and goes on alike."""
+    robot = select(SceneEntityCfg(), env)
+
+    def draw_models() -> Tensor:
+        mdp.randomize_mass(env, None, (0.8, 1.2), "scale", robot)
+        return env.scene.engine.get_model_field("body_mass")
+
+    def run(steps: int) -> tuple[list[Tensor], int]:
+        generator, said, ended = torch.Generator().manual_seed(1), [], 0
+        for _ in range(steps):
+            action = 2 * torch.rand(env.num_envs, env.action_dim, generator=generator) - 1
+            observations, reward, terminated, truncated, _ = env.step(action)
+            said += [*observations.values(), reward, env.robot.body_pos_w]
+            ended += int((terminated | truncated).sum())
+        return said, ended
+
+    env.reset(seed=0)
+    mass = draw_models()
+    env.episode_length_buf[0] = env.max_episode_length - 12  # ends meanwhile
+    run(8)
+    state = through_a_file(env.state_dict())
+    future, ended = run(12)
+    assert ended > 0
+    env.reset(seed=5)
+    assert not torch.equal(draw_models(), mass)
+    run(3)
+    env.load_state_dict(state)
+    assert torch.equal(env.scene.engine.get_model_field("body_mass"), mass)
+    for a, b in zip(future, run(12)[0], strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from genelab import TASKS
 from genelab.cli.main import run
+from genelab.envs import ManagerBasedRlEnv
+from genelab.managers import ObservationTermCfg
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,6 +32,20 @@ def test_the_task_of_the_guide_plays(
     command = ["play", "My-Slider-v0", "--import", "my_tasks.py", "--agent", "random", "--steps", "260"]
     assert run(command) == 0
     assert "1 episode ended" in capfd.readouterr().out
+
+
+def test_the_term_of_the_guide_remembers() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/write-a-task.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(next(block for block in blocks if "class Smooth" in block), names)
+    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").env
+    cfg.scene.num_envs = 2
+    cfg.observations["policy"].terms["smooth"] = ObservationTermCfg(func=names["Smooth"], params={"rate": 0.5})
+    env = ManagerBasedRlEnv(cfg)
+    env.reset(seed=0)
+    env.step(torch.ones(2, 1))
+    kept = env.state_dict()["observation_manager"]["groups"]["policy"]["terms"]["smooth"]
+    assert list(kept) == ["mean"]
 
 
 def test_the_readmes_python_runs() -> None:

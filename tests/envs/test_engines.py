@@ -8,14 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import TASKS, mdp
+from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv
-from genelab.managers import EventTermCfg
-from tests.futures import assert_same_future, make_far, through_a_file
+from tests.futures import check_going_back
 
 pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels
 
-KEPT = ("GeneLab-Inverted-Pendulum-v0", "GeneLab-Franka-Pick-And-Place-v0", "Genelab-Velocity-Flat-Unitree-Go1-v0")
 TASKS_ON_BOTH = ("GeneLab-Inverted-Pendulum-v0", "GeneLab-Double-Inverted-Pendulum-v0")
 
 
@@ -78,16 +76,5 @@ def test_a_seed_repeats_on_genesis(envs: tuple[ManagerBasedRlEnv, ManagerBasedRl
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("task", KEPT)
-def test_a_saved_state_goes_on_as_it_would_have(task: str) -> None:
-    cfg = TASKS.get(task).env
-    cfg.simulation.engine = "genesis"
-    params = {"mass_range": (0.8, 1.2), "operation": "scale"}
-    cfg.events["mass"] = EventTermCfg(func=mdp.randomize_mass, mode="reset", params=params)
-    first, second = make_far(cfg)
-    second.load_state_dict(through_a_file(first.state_dict()))
-    for field in ("body_mass", "body_inertia"):
-        assert torch.equal(*(env.scene.engine.get_model_field(field) for env in (first, second)))
-    assert assert_same_future(first, second, steps=10) > 0
-    first.close()
-    second.close()
+def test_a_saved_state_goes_on_as_it_would_have(envs: tuple[ManagerBasedRlEnv, ManagerBasedRlEnv]) -> None:
+    check_going_back(envs[0])

@@ -9,6 +9,7 @@ from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv
 from genelab_franka.collect_demos import Script
 from genelab_franka.pick_place import cube_pos, ee_pos, is_success
+from tests.futures import check_going_back
 
 pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels
 
@@ -28,4 +29,5 @@ def test_the_script_places_cubes_on_genesis_too() -> None:
         env.step(script.act())
     assert is_success(cube_pos(env), env.commands["goal"]).all()
     assert (cube_pos(env) - ee_pos(env)).norm(dim=1).max() < 0.02
+    check_going_back(env)
     env.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,16 @@ from torch import Tensor
 
 from genelab import TASKS
 from genelab import math as gm
+from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import GenelabError
 from genelab.mdp.arm_actions import DifferentialIkAction
 from genelab.rl import train_task
 from genelab.rl.backends.sb3_env import GOAL_GROUPS, GenelabSb3VecEnv
 from genelab.rl.backends.sb3_model import make_model
 from genelab.rl.config import Sb3AgentCfg, Sb3OffPolicyCfg
 from genelab.rl.exporter import export_task
+from genelab.rl.nan_guard import NanGuard, load_replay
 from genelab.scene import FrameSensor
 from genelab_franka.collect_demos import Phase, Script
 from genelab_franka.pick_place import compute_reward, cube_pos, ee_pos, is_success
@@ -275,6 +280,33 @@ def test_a_saved_state_goes_on_as_before(env: ManagerBasedRlEnv) -> None:
     assert all(torch.equal(first, second) for first, second in zip(*paths, strict=True))
 
 
+def test_success_is_told_whatever_the_reward_weighs() -> None:
+    cfg = TASKS.get(TASK).env
+    cfg.scene.num_envs, cfg.seed, cfg.rewards["at_goal"].weight = 2, 0, 0.0
+    env = ManagerBasedRlEnv(cfg)
+    env.reset(seed=0)
+    put_cubes(env, env.commands["goal"].clone(), env.commands["goal"].clone())
+    _, reward, *_, info = env.step(torch.zeros(2, 4))
+    assert info["is_success"].tolist() == [True, True]
+    assert env.metrics_manager._max[1].tolist() == [1.0, 1.0]
+    assert reward.tolist() == [0.0, 0.0]
+    env.close()
+
+
+def test_what_led_to_a_bad_number_is_seen_again(tmp_path: Path) -> None:
+    env = make(2, noise=True)
+    env.watcher = NanGuard(env, TASK, tmp_path)
+    seen = [env.step(action)[0]["observation"] for action in torch.rand(6, 2, 4)]
+    env.reward_manager.weights["at_goal"] = math.nan
+    with pytest.raises(GenelabError, match="reward 'at_goal'"):
+        env.step(torch.zeros(2, 4))
+    replay = load_replay(tmp_path / "nan_dump.pt", TASK)
+    again = [replay.env.step(action)[0]["observation"] for action in replay.actions]
+    assert all(torch.equal(a, b) for a, b in zip(seen, again, strict=False))
+    assert len(again) == 7
+    env.close()
+
+
 # Hindsight
 
 
@@ -355,6 +387,23 @@ def test_a_cube_that_is_lifted_for_the_first_time_is_stored_where_it_was() -> No
     np.testing.assert_allclose(buffer.next_observations["achieved_goal"][19, :, 2], 0.15, rtol=0, atol=2e-3)
     np.testing.assert_allclose(buffer.next_observations["observation"][19, :, 23], 0.15, rtol=0, atol=5e-3)
     env.close()
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = (
+        *("--env.episode_length_s", "0.5", "--agent.hidden_dims", "[16]", "--agent.off_policy.buffer_size", "200"),
+        *("--agent.off_policy.learning_starts", "24", "--agent.off_policy.gradient_steps", "1"),
+    )
+    start = ["train", TASK, "--num-envs", "2", "--seed", "0", "--quiet", *settings]
+    assert run([*start, "--max-iterations", "80", "--log-dir", "whole"]) == 0
+    assert run([*start, "--max-iterations", "50", "--log-dir", "part"]) == 0
+    assert run(["train", TASK, "--resume", "part", "--max-iterations", "80", "--quiet"]) == 0
+    whole, part = (
+        torch.load(io.BytesIO(zipfile.ZipFile(Path(name) / "model.zip").read("policy.pth")), weights_only=True)
+        for name in ("whole", "part")
+    )
+    assert all(torch.equal(whole[name], part[name]) for name in whole)
 
 
 # Out of the lab
