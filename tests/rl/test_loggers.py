@@ -129,7 +129,7 @@ def test_wandb_gets_one_step_per_iteration_and_the_params(
     assert [step["_step"] for step in steps] == [1, 2, 3]
     assert [step["Train/env_steps"] for step in steps] == [192, 384, 576]
     assert all({"Loss/value", "Policy/mean_std", "Perf/total_fps"} <= step.keys() for step in steps)
-    assert [any(key.startswith("Eval/") for key in step) for step in steps] == [False, True, False]
+    assert [any(key.startswith("Eval/") for key in step) for step in steps] == [False, True, True]
     begun = start(file)
     assert (begun.project, begun.display_name) == ("genelab", "run")
     config = {entry.key: json.loads(entry.value_json) for entry in begun.config.update}

@@ -164,7 +164,9 @@ def command(
 
     evaluation = None
     if eval_every is not None:
-        evaluation = EvalOptions(every=eval_every, episodes=eval_episodes, num_envs=eval_num_envs, seed=eval_seed)
+        evaluation = EvalOptions(
+            every=eval_every, episodes=eval_episodes, num_envs=eval_num_envs, seed=eval_seed, quiet=quiet
+        )
     common: dict[str, Any] = {
         "max_iterations": budget,
         "evaluation": evaluation,

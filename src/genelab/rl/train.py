@@ -58,6 +58,8 @@ class EvalOptions:
     num_envs: int | None = None
     """Environments; None: as many as in training. Never more than there are episodes."""
     seed: int = 0
+    quiet: bool = False
+    """Do not tell what each evaluation found; the logs and `best_model_meta.json` do."""
 
 
 def train_task(
@@ -313,7 +315,7 @@ class _Training:
             suffix=self.backend.suffix,
             unit=self.backend.unit,
             every=options.every,
-            notify=self.notify,
+            notify=(lambda message: None) if options.quiet else self.notify,
             episodes=options.episodes,
             seed=options.seed,
         )
