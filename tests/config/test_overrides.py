@@ -3,7 +3,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import SimpleNamespace
@@ -296,3 +296,80 @@ def test_every_listed_path_can_be_set(env: EnvCfg) -> None:
 )
 def test_did_you_mean(name: str, options: list[str], expected: str) -> None:
     assert did_you_mean(name, options) == expected
+
+
+def annotated(
+    env: Tensor,
+    ramp: tuple[float, int] | None = None,
+    count: int = 1,
+    feet: Sequence[str] = (),
+    kind: Literal["soft", "hard"] = "soft",
+    unknown: Tensor | float = 1.0,
+    anything: Any = None,
+) -> Tensor:
+    """A term that says what it takes."""
+    raise NotImplementedError
+
+
+class Remembering:
+    """A term with memory: what it takes is what its instances are called with."""
+
+    def __init__(self, cfg: TermCfg, env: Tensor) -> None: ...
+
+    def __call__(self, env: Tensor, limit: float | None = 1.0) -> Tensor:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def annotated_env() -> EnvCfg:
+    params = {"ramp": (1.0, 500), "count": 2, "feet": ("FL",), "kind": "soft", "unknown": 2.0, "anything": 3}
+    terms = {"slip": TermCfg(func=annotated, params=params), "old": TermCfg(func=Remembering, params={"limit": 2})}
+    return EnvCfg(rewards=terms)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("slip.params.ramp", "null", None),
+        ("slip.params.ramp", "none", None),
+        ("slip.params.ramp", "(2, 300)", (2.0, 300)),
+        ("slip.params.ramp.0", "3", 3.0),
+        ("slip.params.count", "4", 4),
+        ("slip.params.feet", "FL,FR", ("FL", "FR")),
+        ("slip.params.kind", "hard", "hard"),
+        ("slip.params.unknown", "4", 4.0),
+        ("slip.params.anything", "4.5", 4.5),
+        ("old.params.limit", "null", None),
+        ("old.params.limit", "3", 3.0),
+    ],
+)
+def test_a_parameter_has_the_type_that_its_term_says(
+    annotated_env: EnvCfg, path: str, text: str, expected: object
+) -> None:
+    apply_override(annotated_env, f"rewards.{path}", text)
+    found: Any = annotated_env.rewards
+    for part in path.split("."):
+        found = getattr(found, part) if part == "params" else found[int(part) if part.isdecimal() else part]
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("slip.params.count", "0.5", "expected int, got '0.5'"),
+        ("slip.params.count", "null", "expected int, got 'null'"),
+        ("slip.params.kind", "firm", "'soft' | 'hard'"),
+        ("slip.params.ramp", "1", "expected tuple[float, int] | None, got '1'"),
+    ],
+)
+def test_what_its_term_does_not_take_is_refused(annotated_env: EnvCfg, path: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        apply_override(annotated_env, f"rewards.{path}", text)
+    assert message in str(error.value)
+
+
+def test_the_types_of_parameters_are_listed(annotated_env: EnvCfg) -> None:
+    types = {info.path: info.type for info in iter_fields(annotated_env)}
+    assert types["rewards.slip.params.ramp"] == "tuple[float, int] | None"
+    assert types["rewards.old.params.limit"] == "float | None"

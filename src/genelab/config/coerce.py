@@ -1,6 +1,7 @@
 """From typed text to the value that an annotation asks for. No text is ever run as code."""
 
 import ast
+import collections.abc
 import functools
 import math
 import operator
@@ -38,6 +39,21 @@ def accepted(hint: Any, current: Any) -> Any:
     """The annotated type, with the type of the current value in the place of `Any`."""
     members = [_type_of(current) if member in UNTYPED else member for member in union_members(hint)]
     return functools.reduce(operator.or_, members)
+
+
+def like(hint: Any, current: Any) -> Any:
+    """The annotated type, with the kind of the current value where the annotation leaves the kind of sequence open."""
+    if not isinstance(current, list | tuple):
+        return hint
+    members = [_as_kind(member, type(current)) for member in union_members(hint)]
+    return functools.reduce(operator.or_, members)
+
+
+def _as_kind(hint: Any, kind: type) -> Any:
+    if origin_of(hint) is not collections.abc.Sequence:
+        return hint
+    item = (get_args(hint) or (Any,))[0]
+    return types.GenericAlias(kind, (item, ...) if kind is tuple else (item,))
 
 
 def _type_of(value: Any) -> Any:

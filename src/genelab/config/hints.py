@@ -4,6 +4,7 @@ import builtins
 import collections.abc
 import functools
 import importlib
+import inspect
 import operator
 import sys
 import types
@@ -47,13 +48,29 @@ def field_types(cls: type, *, with_bounds: bool = False) -> Mapping[str, Any]:
             c for c in reversed(cls.__mro__) if vars(c).get("__dataclass_fields__", {}).get(field.name) is field
         )
         module = sys.modules.get(owner.__module__)
-        names = _Namespace({**vars(owner), **vars(builtins), **(vars(module) if module else {})})
-        holder = type(owner.__name__, (), {"__annotations__": {field.name: field.type}})
-        try:
-            resolved[field.name] = get_type_hints(holder, {}, names, with_bounds)[field.name]
-        except (NameError, AttributeError, TypeError, SyntaxError):
-            resolved[field.name] = Any
+        names = {**vars(owner), **vars(builtins), **(vars(module) if module else {})}
+        resolved[field.name] = _resolved(field.type, names, with_bounds=with_bounds)
     return types.MappingProxyType(resolved)
+
+
+def _resolved(annotation: Any, names: Mapping[str, Any], *, with_bounds: bool = False) -> Any:
+    """What an annotation means where these names are known; `Any` if that cannot be told."""
+    holder = type("holder", (), {"__annotations__": {"it": annotation}})
+    try:
+        return get_type_hints(holder, {}, _Namespace(names), with_bounds)["it"]
+    except (NameError, AttributeError, TypeError, SyntaxError):
+        return Any
+
+
+class ParameterTypes(dict[str, Any]):
+    """The types of a term's parameters by name, in the place of one type for all of them."""
+
+
+def parameter_types(func: Any) -> ParameterTypes:
+    """The annotated types of what a term is called with: a function, or a class whose instances are called."""
+    call = inspect.unwrap(func.__call__ if isinstance(func, type) else func)
+    names = {**vars(builtins), **getattr(call, "__globals__", {})}
+    return ParameterTypes({key: _resolved(hint, names) for key, hint in getattr(call, "__annotations__", {}).items()})
 
 
 def origin_of(hint: Any) -> Any:

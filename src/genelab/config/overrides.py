@@ -1,7 +1,7 @@
 """Dotted overrides: `--env.rewards.foot_slip.weight -0.2` on trees of dataclasses, dicts, lists and tuples.
 
-The annotation of a field says what its text means. Where it says `Any`, as for the parameters of a term, the type of
-the value already there does. No text is ever run as code.
+The annotation of a field says what its text means; of a parameter of a term, the annotation in its function. Where
+there is none, or it says `Any`, the type of the value already there does. No text is ever run as code.
 """
 
 import copy
@@ -12,8 +12,16 @@ from dataclasses import FrozenInstanceError, dataclass
 from enum import Enum
 from typing import Any
 
-from genelab.config.coerce import MAX_KEYS_SHOWN, accepted, parse, readable
-from genelab.config.hints import element_types, field_types, is_config, join_path, value_type
+from genelab.config.coerce import MAX_KEYS_SHOWN, accepted, like, parse, readable
+from genelab.config.hints import (
+    ParameterTypes,
+    element_types,
+    field_types,
+    is_config,
+    join_path,
+    parameter_types,
+    value_type,
+)
 from genelab.errors import ConfigError, did_you_mean
 
 _OVERRIDE = re.compile(r"(?P<dashes>--)?(?P<path>[A-Za-z_][\w-]*\.[^=\s]+)(?:=(?P<text>.*))?", re.DOTALL)
@@ -113,7 +121,8 @@ def _walk(node: Any, hint: Any, path: str) -> Iterator[FieldInfo]:
 def _with_value(node: Any, hint: Any, parts: list[str], value: Any, path: str) -> Any:
     """`node` with the value set below it: the same object, or a changed copy where it cannot be changed."""
     if not parts:
-        return parse(value, accepted(hint, node), path)
+        whole = dict if isinstance(hint, ParameterTypes) else hint
+        return parse(value, accepted(whole, node), path)
     keys = _keys(node, hint)
     key, count = _find(keys, parts)
     if not count:
@@ -129,7 +138,9 @@ def _with_value(node: Any, hint: Any, parts: list[str], value: Any, path: str) -
 def _keys(node: Any, hint: Any) -> Mapping[Any, Any]:
     """The keys one level below a node, each with the type annotated for its value; none for a leaf."""
     if is_config(node):
-        return field_types(node.__class__)
+        return _field_types(node)
+    if isinstance(node, dict) and isinstance(hint, ParameterTypes):
+        return {key: Any if is_config(value) else like(hint.get(key, Any), value) for key, value in node.items()}
     if isinstance(node, dict):
         return dict.fromkeys(node, value_type(hint))
     if isinstance(node, list | tuple):
@@ -137,6 +148,14 @@ def _keys(node: Any, hint: Any) -> Mapping[Any, Any]:
     if callable(node) or isinstance(node, Enum | types.ModuleType):
         return {}
     return dict.fromkeys(getattr(node, "__dict__", {}), Any)
+
+
+def _field_types(node: Any) -> Mapping[str, Any]:
+    """The types of a config's fields; those of a term's parameters are what its function says."""
+    found = field_types(node.__class__)
+    if found.keys() >= {"func", "params"} and callable(node.func):
+        return {**found, "params": parameter_types(node.func)}
+    return found
 
 
 def _find(keys: Iterable[Any], parts: list[str]) -> tuple[Any, int]:
