@@ -232,7 +232,7 @@ def test_a_scene_warns_about_options_for_rl_and_plays(tmp_path: Path, capfd: pyt
         ([TASK, "env.scene.num_envs=0"], "env.scene.num_envs: must be at least 1, got 0"),
         ([TASK, "--stps", "3"], "No such option '--stps'. (Did you mean"),
         ([TASK, "--import", "no_such_module"], "cannot import 'no_such_module': ModuleNotFoundError"),
-        ([TASK, "--checkpoint", "no.pt"], "no.pt: no such checkpoint; give a file, a run directory, latest or"),
+        ([TASK, "--checkpoint", "no.pt"], "no.pt: no such checkpoint; give a file, a run directory, latest,"),
         ([TASK, "--agent", "random", "--checkpoint", "pretrained"], "--checkpoint is for --agent trained, not random"),
         ([], "Missing argument 'TASK'."),
     ],

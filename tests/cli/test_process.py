@@ -163,7 +163,7 @@ def test_traces_that_were_not_written_are_not_claimed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """On a full disk torch only logs that it could not write."""
-    monkeypatch.setattr("torch.profiler.tensorboard_trace_handler", lambda out: lambda trace: None)
+    monkeypatch.setattr("torch.profiler.profile.export_chrome_trace", lambda self, path: None)
     words = ["--prof-wait", "0", "--prof-warmup", "1", "--prof-active", "1", "--steps", "4", "--num-envs", "2"]
     assert run(["play", TASK, *words]) == 1
     captured = capfd.readouterr()

@@ -55,7 +55,7 @@ def test_the_lines_it_names_make_the_runs_world_again(capfd: pytest.CaptureFixtu
     assert train("--steps", "1", "--quiet", "--import", "genelab", *words) == 0
     lines = capfd.readouterr().out.splitlines()[-2:]
     ways = [shlex.split(line.partition("genelab ")[2]) for line in lines]
-    given = ["--import=genelab", "--engine=mujoco", "--env.actions.cart.scale=0.5", *words[2:4]]
+    given = ["--import=genelab", "--engine=mujoco", "--env.actions.cart.scale=0.5", words[2]]
     assert ways[0] == ["eval", TASK, "run/model_final.pt", *given]
     assert ways[1] == ["play", TASK, "--checkpoint", "run/model_final.pt", *given]
     assert run([*ways[0], "--episodes", "2"]) == run([*ways[1], "--steps", "2"]) == 0
@@ -104,24 +104,52 @@ def test_resume_goes_on_in_the_same_directory(capfd: pytest.CaptureFixture[str])
     assert torch.load("run/resume.pt", weights_only=True)["monitor"]["done"] == 3
 
 
-def test_prof_traces_iterations() -> None:
-    assert (
-        train(
-            "--max-iterations",
-            "3",
-            "--prof",
-            "--prof-out",
-            "t",
-            "--prof-wait",
-            "0",
-            "--prof-warmup",
-            "1",
-            "--prof-active",
-            "2",
-        )
-        == 0
+def test_prof_traces_iterations(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ("--prof", "--prof-out", "t", "--prof-wait", "0", "--prof-warmup", "0", "--prof-active", "2")
+    assert train("--max-iterations", "3", "-q", *words) == 0
+    captured = capfd.readouterr()
+    assert len(list(Path("t").glob("*.pt.trace.json"))) == 1
+    assert "traces     t\n" in captured.out
+    assert captured.err == ""
+
+
+def test_prof_of_a_short_training_says_that_it_left_no_trace(capfd: pytest.CaptureFixture[str]) -> None:
+    assert train("--max-iterations", "3", "-q", "--prof") == 0
+    captured = capfd.readouterr()
+    assert "--prof left no trace: the run had 3 iterations, and a trace begins after 10" in captured.err
+    assert "traces" not in captured.out
+
+
+def test_prof_of_a_training_that_ends_in_the_trace_says_how_much_of_it_there_is(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert train("--max-iterations", "3", "-q", "--prof", "--prof-wait", "1", "--prof-warmup", "0") == 0
+    captured = capfd.readouterr()
+    assert "--prof: the trace has 2 iterations, not 20: the run had only 3" in captured.err
+    assert "traces     logs/prof" in captured.out
+
+
+def test_a_training_is_not_shown_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    assert train("--max-iterations", "1", "-q", "-v") == 0
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("genelab: --vis: a training is not shown. Film it with --video-interval K, or")
+
+
+def test_progress_beyond_the_budget_is_not_more_than_all_of_it() -> None:
+    progress = Progress(
+        done=1920,
+        total=1700,
+        unit="timesteps",
+        env_steps=1920,
+        elapsed=1.0,
+        eta=0.0,
+        collect_fps=2.0,
+        total_fps=1.0,
+        learn_share=0.5,
+        return_mean=None,
+        length_mean=None,
     )
-    assert list(Path("t").glob("*.pt.trace.json"))
+    assert line(progress).startswith("timestep 1,920/1,700 · 100% · ETA 0:00")
 
 
 @pytest.mark.parametrize(

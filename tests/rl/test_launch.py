@@ -137,6 +137,19 @@ def test_each_seed_is_the_run_it_would_be_alone_and_one_that_fails_stops_none(
     assert not equal(weights(Path("alone/model_final.pt")), weights(parent / "seed_1" / "model_final.pt"))
 
 
+def test_seeds_do_not_touch_runs_that_are_there(capfd: pytest.CaptureFixture[str]) -> None:
+    run_dir = Path("many/seed_2")
+    run_dir.mkdir(parents=True)
+    files = {run_dir / "run.json": "{}", run_dir / "progress.json": "old", Path("many/seed_2.log"): "last words"}
+    for path, text in files.items():
+        path.write_text(text)
+    assert run(["train", TASK, "--seeds", "1,2", "--log-dir", "many"]) == 2
+    message = capfd.readouterr().err
+    assert "many already holds runs of these seeds: seed_2; choose another, leave them out of --seeds" in message
+    assert {path: path.read_text() for path in files} == files
+    assert not Path("many/seed_1.log").exists()
+
+
 def test_ctrl_c_stops_all_seeds_as_it_would_stop_each(tmp_path: Path) -> None:
     words = ["--num-envs", "8", "--max-iterations", "100000", "--seeds", "1,2", "--parallel", "2", "--log-dir", "many"]
     command = [sys.executable, "-m", "genelab.cli.main", "train", TASK, *words]
@@ -179,11 +192,11 @@ def test_the_default_directory_of_seeds_has_task_and_time(monkeypatch: pytest.Mo
 
 
 def test_seeds_on_ray(capfd: pytest.CaptureFixture[str]) -> None:
-    (Path("many") / "seed_2").mkdir(parents=True)
-    (Path("many") / "seed_2" / "run.json").write_text("{}")
+    Path("many").mkdir()
+    (Path("many") / "seed_2").write_text("in the way")
     words = ["--seeds", "1,2", "--parallel", "2", "--launcher", "ray", "--log-dir", "many"]
     assert run([*TRAIN, *words]) == 1
-    assert "already holds a run" in capfd.readouterr().out
+    assert "--log-dir: cannot write to" in capfd.readouterr().out
     assert record(Path("many/seed_1"))["status"] == "completed"
     alone = train_task(TASK, num_envs=8, max_iterations=1, seed=1, log_dir=Path("alone"))
     assert equal(weights(alone.checkpoint), weights(Path("many/seed_1/model_final.pt")))

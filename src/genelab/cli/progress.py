@@ -72,7 +72,7 @@ def _plain() -> Callable[[Progress], None]:
 def line(progress: Progress) -> str:
     """One line: how far, how long, how good, how fast."""
     parts = [f"{progress.unit.removesuffix('s')} {progress.done:,}/{progress.total:,}"]
-    parts.append(f"{progress.done / progress.total:.0%}")
+    parts.append(f"{min(progress.done / progress.total, 1.0):.0%}")  # a library may end on a whole rollout beyond it
     parts.append(f"ETA {duration(progress.eta)}")
     if progress.return_mean is not None and progress.length_mean is not None:
         parts.append(f"return {progress.return_mean:.2f}")

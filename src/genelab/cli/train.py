@@ -134,6 +134,11 @@ def command(
         raise click.UsageError("--eval-episodes, --eval-num-envs and --eval-seed need --eval-every K")
     film = training_film_from(options)
     changes = [*shortcut_overrides(options), *overrides]
+    if options["vis"]:
+        say(
+            "--vis: a training is not shown. Film it with --video-interval K, or look at what it has learned so far: "
+            f"genelab play {task} --vis --checkpoint RUN_DIR"
+        )
     budget = steps if max_iterations is None else max_iterations
     if resume is not None and (changes or num_envs or seed is not None or log_dir or checkpoint):
         raise click.UsageError(
@@ -201,6 +206,8 @@ def _print(task: str, result: TrainResult, imports: Sequence[str], *, resumable:
     click.echo(f"checkpoint {result.checkpoint}")
     if result.best is not None:
         click.echo(f"best       {result.best}")
+    if result.traces:
+        click.echo(f"traces     {result.traces[0].parent}")
     checkpoint = f"--checkpoint {shlex.quote(str(result.checkpoint))}"
     if result.status == "interrupted":
         go_on = f"--resume {shlex.quote(str(result.path))}" if resumable else checkpoint
@@ -212,14 +219,20 @@ def _print(task: str, result: TrainResult, imports: Sequence[str], *, resumable:
 
 
 def _world(task: str, overrides: Sequence[Override], imports: Sequence[str]) -> list[str]:
-    """The words that make the world of a run again for its policy; what is for training only is left out."""
+    """The words that make the world of a run again for its policy.
+
+    What is for training only is left out, and so is the agent: the network is the checkpoint's.
+    """
     from genelab.rl.evaluator import world_of_run
 
     words = [f"--import={module}" for module in imports]
-    lasting = [change for change in overrides if change.path.replace("-", "_") not in _OF_TRAINING]
-    for change in world_of_run(task, lasting)[1]:
+    for change in world_of_run(task, [change for change in overrides if _lasts(change.path.replace("-", "_"))])[1]:
         words.append(f"--{_SHORT.get(change.path, change.path)}={change.text}")
     return words
+
+
+def _lasts(path: str) -> bool:
+    return path not in _OF_TRAINING and not path.startswith("agent.")
 
 
 def _given(ctx: click.Context, name: str) -> bool:
@@ -243,7 +256,7 @@ def _train_ranks(ctx: click.Context, changes: Sequence[Override]) -> None:
 
     names = ("num_envs", *RANK_OPTIONS)
     options = RankOptions(**{name: ctx.params[name] for name in names if ctx.params[name] is not None})
-    words = _words(ctx, without=("log_dir", *names))
+    words = _words(ctx, without=("log_dir", "vis", *names))
     task, log_dir = ctx.params["task"], ctx.params["log_dir"]
     ctx.exit(train_ranks(task, options, words=words, overrides=changes, log_dir=log_dir))
 
@@ -257,7 +270,7 @@ def _train_seeds(ctx: click.Context, changes: Sequence[Override]) -> None:
         runs = train_seeds(
             options["task"],
             parse_seeds(options["seeds"]),
-            words=_words(ctx, without=("log_dir", *SEED_OPTIONS)),
+            words=_words(ctx, without=("log_dir", "vis", *SEED_OPTIONS)),
             overrides=changes,
             log_dir=options["log_dir"],
             parallel=options["parallel"] or 1,

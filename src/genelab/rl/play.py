@@ -21,7 +21,7 @@ from genelab.rl.episodes import Episodes
 from genelab.rl.locate import find_checkpoint, pretrained_policy
 from genelab.rl.nan_guard import NanGuard, load_replay
 from genelab.rl.policies import load_policy, random_policy, zero_policy
-from genelab.rl.profiling import ProfileCfg, profiler
+from genelab.rl.profiling import ProfileCfg, Tracer, profiler
 from genelab.viewer import Film, FilmCfg, Onlooker, ViewerCfg, has_display, open_viewer
 
 DUMPS = Path("logs/play")
@@ -122,8 +122,10 @@ def play_task(
             stack.callback(shown.close)
             onlookers.append(shown)
             stack.enter_context(suppress(KeyboardInterrupt))  # with a viewer, Ctrl-C is how a run ends
-        player.play(total, profile, onlookers, on_step)
-    return player.result(0 if camera is None else camera.frames, None if profile is None else profile.out)
+        tracer = stack.enter_context(profiler(profile, notify))
+        player.play(total, tracer, onlookers, on_step)
+    traces = None if profile is None or not tracer.files else profile.out
+    return player.result(0 if camera is None else camera.frames, traces)
 
 
 @torch.inference_mode()
@@ -213,12 +215,12 @@ class Player:
     def play(
         self,
         total: int | None,
-        profile: ProfileCfg | None,
+        tracer: Tracer | None,
         onlookers: Sequence[Onlooker],
         on_step: Callable[[int, int], None],
     ) -> None:
         """Play so many control steps, or until an onlooker has seen enough."""
-        with torch.inference_mode(), profiler(profile) as trace:
+        with torch.inference_mode():
             self._observations, _ = self.env.reset(seed=self.env.seed)
             self._setup.reset(None)
             start = time.perf_counter()
@@ -229,7 +231,8 @@ class Player:
                     self._step()
                     for onlooker in onlookers:
                         onlooker.after_step()
-                    trace.step()
+                    if tracer is not None:
+                        tracer.step()
                     if total is not None:
                         on_step(self.steps, total)
             finally:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+import os
+import socket
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from genelab.errors import GenelabError, UsageError
+
+_NO_LOG = "9"
+"""Level of what the profiler's own library prints to the terminal: nothing."""
 
 
 @dataclass(kw_only=True)
@@ -26,42 +34,71 @@ class ProfileCfg:
     """Number of traces."""
 
 
-class _NoProfiler:
-    def step(self) -> None:
-        """Nothing to trace."""
+@dataclass(kw_only=True)
+class Tracer:
+    """Is told of every step of a run."""
+
+    step: Callable[[], None] = lambda: None
+    files: list[Path] = field(default_factory=list)
+    """The traces that were written."""
 
 
-def profiler(cfg: ProfileCfg | None) -> AbstractContextManager[Any]:
-    """A context whose value has `step()`, to be called once per step; without a config it does nothing."""
+@contextmanager
+def profiler(
+    cfg: ProfileCfg | None, notify: Callable[[str], None] = lambda message: None, unit: str = "steps"
+) -> Iterator[Tracer]:
+    """A tracer, to be told of every step; without a config it does nothing.
+
+    A run that is too short to leave a trace is told of at its end, in the unit that a step of it has.
+    """
     if cfg is None:
-        return nullcontext(_NoProfiler())
+        yield Tracer()
+        return
+    os.environ.setdefault("KINETO_LOG_LEVEL", _NO_LOG)
     from torch import profiler as tp
 
     try:
         cfg.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--prof-out: cannot write to {cfg.out}: {error.strerror}") from error
-    write = tp.tensorboard_trace_handler(str(cfg.out))
+    tracer, steps = Tracer(), 0
 
-    def write_or_fail(trace: Any) -> None:
-        before = _traces(cfg.out)
-        write(trace)
-        if _traces(cfg.out) == before:  # its writer only logs what goes wrong
+    def write(profile: Any) -> None:
+        path = cfg.out / f"{socket.gethostname()}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
+        profile.export_chrome_trace(str(path))
+        if not _is_whole(path):  # its writer only logs what goes wrong
             raise GenelabError(f"--prof-out: no trace could be written to {cfg.out}: is the disk full?")
+        tracer.files.append(path)
 
-    return tp.profile(
-        schedule=tp.schedule(wait=cfg.wait, warmup=cfg.warmup, active=cfg.active, repeat=cfg.repeat),
-        on_trace_ready=write_or_fail,
-        record_shapes=False,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Profiler won't be using warmup")  # the user asked for none
+        schedule = tp.schedule(wait=cfg.wait, warmup=cfg.warmup, active=cfg.active, repeat=cfg.repeat)
+    with tp.profile(schedule=schedule, on_trace_ready=write, record_shapes=False) as profile:
+
+        def step() -> None:
+            nonlocal steps
+            steps += 1
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*Profiler clears events")  # each trace is a file of its own
+                profile.step()
+
+        tracer.step = step
+        yield tracer
+    before = cfg.wait + cfg.warmup
+    if not tracer.files:
+        notify(
+            f"--prof left no trace: the run had {steps} {unit}, and a trace begins after {before}; "
+            "pass --prof-wait 0 --prof-warmup 0, or run longer"
+        )
+    elif steps < before + cfg.active:
+        notify(f"--prof: the trace has {steps - before} {unit}, not {cfg.active}: the run had only {steps}")
 
 
-def _traces(out: Path) -> set[Path]:
-    """The traces that are there in full."""
-    return {path for path in out.glob("*.pt.trace.json*") if path.stat().st_size and _ends(path)}
-
-
-def _ends(path: Path) -> bool:
-    with open(path, "rb") as file:
-        file.seek(max(0, path.stat().st_size - 8))
-        return file.read().rstrip().endswith(b"}")
+def _is_whole(path: Path) -> bool:
+    """Whether a trace is there in full: it is one JSON object."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - 8))
+            return file.read().rstrip().endswith(b"}")
+    except OSError:
+        return False

@@ -46,6 +46,8 @@ class TrainResult:
     seconds: float
     overrides: Sequence[Override] = ()
     """What the run's config was changed by, also if the run was resumed."""
+    traces: Sequence[Path] = ()
+    """What the profiler wrote."""
 
 
 @dataclass(kw_only=True)
@@ -247,7 +249,7 @@ class _Training:
         evaluation = self._eval_callback(env.num_envs) if leads else None
         film = self._film_callback() if leads else None
         start = time.perf_counter()
-        with profiler(self.profile if leads else None) as trace:
+        with profiler(self.profile if leads else None, self.notify, "iterations") as trace:
             monitor = (TrainMonitor if leads else FollowerMonitor)(
                 env,
                 path=self.run.path,
@@ -301,6 +303,7 @@ class _Training:
             env_steps=monitor.env_steps,
             seconds=seconds,
             overrides=self.overrides,
+            traces=trace.files,
         )
 
     def _eval_callback(self, num_envs: int) -> EvalCallback | None:

@@ -125,9 +125,12 @@ def train_seeds(
     where: AbstractContextManager[Launcher] = contextlib.nullcontext(LocalLauncher())
     if ray:
         where = ray_launcher(ray_address, parallel, gpu=cfg.env.simulation.gpu)
+    # Absolute, since a child of Ray has a working directory of its own.
+    parent = (log_dir or RunDirectory.default_path("multi-seed", task_id)).absolute()
+    runs = [SeedRun(seed=seed, path=parent / f"seed_{seed}") for seed in seeds]
+    _refuse_taken(runs)
     with where as launcher:
-        parent = _make_parent(log_dir, task_id)
-        runs = [SeedRun(seed=seed, path=parent / f"seed_{seed}") for seed in seeds]
+        _make_parent(parent)
         threads = launcher.threads(parallel)
         words, env = list(words), {}
         if threads is not None:
@@ -213,11 +216,19 @@ def tell_launcher(report: Callable[[Progress], None]) -> Callable[[Progress], No
     return both
 
 
-def _make_parent(log_dir: Path | None, task_id: str) -> Path:
-    # Absolute, since a child of Ray has a working directory of its own.
-    parent = (log_dir or RunDirectory.default_path("multi-seed", task_id)).absolute()
+def _refuse_taken(runs: Sequence[SeedRun]) -> None:
+    """Refuse to go over runs that are there, before anything of theirs is touched."""
+    taken = [run for run in runs if (run.path / "run.json").exists()]
+    if taken:
+        names = ", ".join(run.path.name for run in taken)
+        raise UsageError(
+            f"--log-dir: {taken[0].path.parent} already holds runs of these seeds: {names}; choose another, leave them "
+            f"out of --seeds, or go on with one by --resume {taken[0].path}"
+        )
+
+
+def _make_parent(parent: Path) -> None:
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--log-dir: cannot write to {parent}: {error.strerror}") from error
-    return parent
