@@ -239,6 +239,8 @@ def _keep_item(key: Any, item: Any) -> Any:
 def load_attributes(owner: Any, state: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
     """Go back to what `keep_attributes` gave."""
     parts = getattr(type(owner), "parts", ())
+    if not isinstance(state, Mapping):
+        raise _another("{where} is no state")
     with _walking(owner):
         memory = [name for name in names or _names(owner) if _is_memory(vars(owner)[name])]
         for name in (*memory, *parts):
@@ -256,6 +258,8 @@ def load_attributes(owner: Any, state: Mapping[str, Any], names: Iterable[str] |
 
 def _load_part(part: Any, saved: Any) -> None:
     if isinstance(part, Mapping):
+        if not isinstance(saved, Mapping):
+            raise _another("{where} is no state")
         for name in dict.fromkeys((*part, *saved)):
             if name not in saved or name not in part:
                 raise _another("{where} is not in it" if name in part else "there is no {where} here", name)
@@ -280,11 +284,11 @@ def _restored(here: Any, saved: Any) -> Any:
         return here
     if isinstance(saved, Mapping) and _DEQUE in saved:
         items = _items(list(here) if isinstance(here, deque) else (), saved[_DEQUE])
-        if isinstance(here, deque) and here.maxlen == saved["maxlen"]:
+        if isinstance(here, deque) and here.maxlen == saved.get("maxlen"):
             here.clear()
             here.extend(items)
             return here
-        return deque(items, saved["maxlen"])
+        return deque(items, saved.get("maxlen"))
     if isinstance(saved, Mapping):
         values = {key: _item(here.get(key) if isinstance(here, dict) else None, key, saved[key]) for key in saved}
         if isinstance(here, dict):

@@ -184,6 +184,20 @@ def test_another_environments_state_is_refused(make_env: MakeEnv) -> None:
         env.load_state_dict({})
 
 
+@pytest.mark.parametrize("path", [("scene",), ("scene", "engine"), ("reward_manager",), ("reward_manager", "terms")])
+@pytest.mark.parametrize("damage", [None, 3, [], {}, "text"])
+def test_a_damaged_state_is_refused_in_one_line(make_env: MakeEnv, path: tuple[str, ...], damage: Any) -> None:
+    env = make_env(rewards={"a": RewardTermCfg(func=mdp.JointAccL2, weight=1.0)})
+    state = env.state_dict()
+    owner = state
+    for name in path[:-1]:
+        owner = owner[name]
+    owner[path[-1]] = damage
+    with pytest.raises(GenelabError, match=r"^the saved state is of another environment: ") as caught:
+        env.load_state_dict(state)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_tensor_that_two_share_stays_shared() -> None:
     class Pair:
         def __init__(self) -> None:
