@@ -46,7 +46,7 @@ HUGE = "99999999999999999999"
         (["--agent.seed=-1"], "agent.seed: must not be negative, got -1"),
         (["--seed", "4294967296"], "--seed"),
         (["--agent.save_interval=0"], "agent.save_interval: must be at least 1, got 0"),
-        (["--agent.algorithm.learning_rate=0"], "agent.algorithm.learning_rate: must be positive, got 0.0"),
+        (["--agent.algorithm.learning_rate=-1"], "agent.algorithm.learning_rate: must not be negative, got -1.0"),
         (["--agent.algorithm.learning_rate=inf"], "agent.algorithm.learning_rate: must be finite, got inf"),
         (["--agent.algorithm.gamma=1.01"], "agent.algorithm.gamma: must be at most 1, got 1.01"),
         (["--env.rewards.alive.weight=nan"], "env.rewards.alive.weight: must be a number, got nan"),

@@ -204,7 +204,7 @@ def test_memory_is_set_in_the_networks_that_ask_for_it() -> None:
     actor, critic = (next(v for n, v in forget.items() if n.startswith("critic.") == side) for side in (False, True))
     assert 2.0 < actor.mean() < 4.0  # log of 1 … 49 is 2.9 in the mean
     assert critic.mean().abs() < 0.5
-    with pytest.raises(UsageError, match="rnn_memory_steps: at least 3, got 2"):
+    with pytest.raises(UsageError, match="rnn_memory_steps: must be at least 3, got 2"):
         train("other", RNN, iterations=1, overrides=[Override("agent.actor.rnn_memory_steps", "2")])
 
 

@@ -169,7 +169,7 @@ class RslRlRndCfg:
     """Normalise what is seen by its running mean and standard deviation."""
     reward_normalization: bool = False
     """Divide the surprise by the running standard deviation of its discounted sum."""
-    learning_rate: Positive = 1e-3
+    learning_rate: NonNegative = 1e-3
     """Step size of Adam for the predictor."""
 
 
@@ -181,7 +181,7 @@ class RslRlPpoAlgorithmCfg:
     """Passes over each batch."""
     num_mini_batches: Count = 4
     """Parts each batch is split into."""
-    learning_rate: Positive = 1e-3
+    learning_rate: NonNegative = 1e-3
     """Initial step size of Adam."""
     schedule: Literal["adaptive", "fixed"] = "adaptive"
     """Adapt the step size to the KL divergence, or keep it."""
@@ -264,7 +264,7 @@ class SkrlAgentCfg(BackendConfig):
     """Non-linearity between them."""
     normalize_observations: bool = True
     """Normalise observations by their running mean and standard deviation."""
-    learning_rate: Positive = 1e-3
+    learning_rate: NonNegative = 1e-3
     """Step size of Adam; where it adapts, the first one."""
     discount_factor: Share = 0.99
     """Discount."""
@@ -347,7 +347,7 @@ class RlGamesAgentCfg(BackendConfig):
     """Passes over each batch."""
     num_minibatches: Count = 4
     """Parts each batch is split into."""
-    learning_rate: Positive = 1e-3
+    learning_rate: NonNegative = 1e-3
     """Step size of Adam; where it adapts, the first one."""
     lr_schedule: Literal["adaptive", "fixed"] = "adaptive"
     """Adapt the policy's step size to the KL divergence, or keep it."""
@@ -464,7 +464,7 @@ class Sb3AgentCfg(BackendConfig):
     """Widths of the hidden layers of all networks."""
     activation: Literal["elu", "relu", "tanh", "silu", "leaky_relu"] = "elu"
     """Non-linearity between them."""
-    learning_rate: Positive = 1e-3
+    learning_rate: NonNegative = 1e-3
     """Step size of the optimizers."""
     gamma: Share = 0.99
     """Discount."""
