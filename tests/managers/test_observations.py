@@ -45,6 +45,10 @@ def moving(env: ManagerBasedRlEnv) -> Tensor:
     return clock(env) > 1
 
 
+def imaginary(env: ManagerBasedRlEnv) -> Tensor:
+    return torch.full((env.num_envs, 2), 1j)
+
+
 def widening(env: ManagerBasedRlEnv) -> Tensor:
     return clock(env).repeat(1, 1 + env.common_step_counter)
 
@@ -244,6 +248,7 @@ def test_groups_are_separate_and_a_term_may_be_left_out(make_env: MakeEnv) -> No
             ObservationTermCfg(func=shaped, params={"shape": (3, 2)}),
             r"'term0' must return shape \(4, d\), got \(3, 2\)$",
         ),
+        (ObservationTermCfg(func=imaginary), r"'term0' must return real numbers, got torch\.complex64$"),
         (ObservationTermCfg(func=text), r"'term0' must return shape \(4, d\), got str$"),
         (
             ObservationTermCfg(func=constant, params={"values": (1.0, 2.0)}, scale=(1.0, 2.0, 3.0)),

@@ -150,6 +150,13 @@ def test_a_wrong_shape_is_named_with_its_term(make_env: MakeEnv) -> None:
         pay(env)
 
 
+def test_complex_numbers_are_refused(make_env: MakeEnv) -> None:
+    env = make_env(rewards=rewards(turned=(lambda env: 1j * ones(env), 1.0)))
+    env.reset()
+    with pytest.raises(ConfigError, match=r"^reward term 'turned' must return real numbers, got torch\.complex"):
+        pay(env)
+
+
 def test_what_each_term_paid_in_the_last_finished_episode(make_env: MakeEnv) -> None:
     ends = {"end": TerminationTermCfg(func=after, params={"steps": (2, 3, 99, 3)})}
     env = make_env(rewards=rewards(one=(ones, 1.0), clock=(clock, 2.0)), terminations=ends)

@@ -194,7 +194,7 @@ def test_a_return_that_is_no_number_is_an_error() -> None:
     cfg.episode_length_s = 0.02
     cfg.rewards = {"broken": RewardTermCfg(func=broken, weight=1.0)}
     env = ManagerBasedRlEnv(eval_cfg(cfg, 4))
-    with pytest.raises(GenelabError, match="1 of 8 episodes have a return that is no number"):
+    with pytest.raises(GenelabError, match="not a finite number in environment 2: reward 'broken'"):
         evaluate(env, still(env), episodes=8, seed=0)
 
 

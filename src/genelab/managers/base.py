@@ -151,7 +151,13 @@ class Term(Stateful):
         value = self()
         if not isinstance(value, Tensor) or value.shape != (self._env.num_envs,):
             raise ConfigError(f"{self.where} must return shape ({self._env.num_envs},), got {_shape(value)}")
+        self.check_real(value)
         return value
+
+    def check_real(self, value: Tensor) -> None:
+        """Refuse complex numbers, of which a conversion would drop half."""
+        if value.is_complex():
+            raise ConfigError(f"{self.where} must return real numbers, got {value.dtype}")
 
 
 class Manager(Stateful):

@@ -107,6 +107,7 @@ class ObservationGroup(Stateful):
     def _checked(self, term: Term, value: Any) -> Tensor:
         if not isinstance(value, Tensor) or value.dim() != 2 or value.shape[0] != self.env.num_envs:
             raise ConfigError(f"{term.where} must return shape ({self.env.num_envs}, d), got {_shape(value)}")
+        term.check_real(value)
         return value.to(self.env.dtype)  # contacts are booleans, model parameters are doubles
 
     def _lay_out(self, dims: Mapping[str, int]) -> list[TermLayout]:

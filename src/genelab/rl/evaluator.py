@@ -24,6 +24,7 @@ from genelab.managers import TerminationTermCfg
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.config import configure
 from genelab.rl.exported import acts_alone
+from genelab.rl.finite import FiniteGuard
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
 from genelab.rl.probe import probe_size, probe_velocity, velocity_command
@@ -324,6 +325,7 @@ def evaluate(
 
     Taking the first episodes to finish, whoever finishes them, would favour short ones.
     """
+    env.watcher = env.watcher or FiniteGuard(env)
     quota = math.ceil(episodes / env.num_envs)
     torch.manual_seed(seed)  # a stochastic policy draws from it
     observations, _ = env.reset(seed=seed)
@@ -402,7 +404,7 @@ class _Book:
         broken = int((~columns[0].isfinite()).sum())
         if broken:
             raise GenelabError(
-                f"{broken} of {len(keep)} episodes have a return that is no number: the physics diverged"
+                f"{broken} of {len(keep)} episodes have a return that is no finite number: the rewards are too large"
             )
         means = iter(columns[3:].mean(dim=1).tolist())
         metrics, rewards, terminations = ({name: next(means) for name in names} for names in self._names)

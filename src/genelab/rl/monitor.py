@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +16,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.rl.backends.base import Learner
 from genelab.rl.checkpoint import save_atomically
 from genelab.rl.episodes import Episodes
+from genelab.rl.finite import Diverged, first_not_finite
 
 if TYPE_CHECKING:
     from genelab.rl.eval_callback import EvalCallback
@@ -140,6 +142,8 @@ class TrainMonitor:
         """The learner has collected and learned once more; `done` of the budget is spent."""
         self.learner, self._done = learner, done
         self.iterations += 1
+        if (fault := self.fault(scalars)) is not None:
+            raise Diverged(f"{fault} after iteration {self.iterations}")
         collect_fps = env_steps / max(collect_seconds, 1e-9)
         total_fps = env_steps / max(collect_seconds + learn_seconds, 1e-9)
         progress = self._progress(
@@ -173,6 +177,14 @@ class TrainMonitor:
         for onlooker in (self.evaluation, self.film):
             if onlooker is not None:
                 onlooker.env.command_manager.begin_at(stage)
+
+    def fault(self, scalars: Mapping[str, float] | None = None) -> str | None:
+        """Which number of the learner is none; None if all are finite."""
+        for name, value in (scalars or {}).items():
+            if not math.isfinite(value):
+                return f"{name} is {value}"
+        bad = None if self.learner is None else first_not_finite(self.learner.weights())
+        return None if bad is None else f"its weights {bad} are not finite"
 
     def save(self, stem: str) -> Path:
         """Write a checkpoint, and everything a resumed run starts from."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +16,18 @@ from genelab.config import from_dict, to_dict
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.checkpoint import read_safely, save_atomically
+from genelab.rl.finite import Diverged, FiniteGuard, NotFiniteError
+from genelab.rl.monitor import TrainingInterrupted, TrainMonitor
 
 SNAPSHOT_STEPS = 64
 """Control steps between two snapshots: a dump holds at most so many actions."""
 
 
-class NotFiniteError(GenelabError):
-    """The environment gave a NaN or an infinity."""
-
-
-class NanGuard:
-    """Looks at every step of an environment: `env.watcher = NanGuard(...)`."""
+class NanGuard(FiniteGuard):
+    """Leaves a dump of the steps that led to a number that is none."""
 
     def __init__(self, env: ManagerBasedRlEnv, task_id: str, path: Path) -> None:
-        self._env = env
+        super().__init__(env)
         self._task_id = task_id
         self._path = path
         self._actions: list[Tensor] = []
@@ -35,29 +35,26 @@ class NanGuard:
 
     def before_step(self, action: Tensor) -> None:
         """Remember how to come here again."""
+        super().before_step(action)
         if self._snapshot is None or len(self._actions) == SNAPSHOT_STEPS:
             self._snapshot = self._env.state_dict()
             self._actions.clear()
         self._actions.append(action.detach().to("cpu", copy=True))
 
-    def after_step(self, observations: dict[str, Tensor], reward: Tensor) -> None:
-        """Stop if anything is not a number."""
-        total = reward.sum() + sum(values.sum() for values in observations.values())
-        if not torch.isfinite(total):
-            self._check(observations, reward)
+    def learner_diverged(self, what: str) -> NotFiniteError:
+        """What to raise because of the learner, when the environment's numbers are all fine."""
+        names, paid = list(self._env.reward_manager.terms), self._env.reward_manager.step_reward.abs()  # (terms, N)
+        env_id, rewards = 0, ""
+        if names:
+            term, env_id = divmod(int(paid.argmax()), self._env.num_envs)
+            rewards = f" (up to {paid.max():.3g}, for {names[term]!r})"
+        message = f"the learner diverged, not the physics: {what}. Lower the learning rate or the rewards{rewards}"
+        return self._error(message, env_id)
 
-    def _check(self, observations: dict[str, Tensor], reward: Tensor) -> None:
-        bad = ~reward.isfinite()
-        for values in observations.values():
-            bad |= ~values.isfinite().all(dim=1)
-        found = bad.nonzero().flatten().tolist()
-        if not found:
-            return  # the sum overflowed, the numbers did not
-        env_id = found[0]
-        where = ", ".join(self._sources(env_id, observations))
-        others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    def _error(self, message: str, env_id: int) -> NotFiniteError:
+        if not self._actions:
+            return NotFiniteError(message)
         dump = self._path / "nan_dump.pt"
-        message = f"not a finite number in environment {env_id}{others}: {where}"
         save_atomically(
             {
                 "task": self._task_id,
@@ -69,23 +66,21 @@ class NanGuard:
             },
             dump,
         )
-        raise NotFiniteError(f"{message}. See it again: genelab play {self._task_id} --replay {dump}")
+        return NotFiniteError(f"{message}. See it again: genelab play {self._task_id} --replay {dump}")
 
-    def _sources(self, env_id: int, observations: dict[str, Tensor]) -> list[str]:
-        """Where the environment's bad numbers are: physics first, for the rest follows from it."""
-        engine = self._env.scene.engine
-        sources = []
-        if not (engine.qpos[env_id].isfinite().all() and engine.qvel[env_id].isfinite().all()):
-            sources.append("the physics")
-        rewards = self._env.reward_manager.step_reward[:, env_id].isfinite().tolist()
-        names = list(self._env.reward_manager.terms)
-        sources += [f"reward {name!r}" for name, fine in zip(names, rewards, strict=True) if not fine]
-        for name, group in self._env.observation_manager.groups.items():
-            frame = observations[name][env_id, -group.frame_dim :]
-            for term in group.layout:
-                if not frame[term.start : term.start + term.dim].isfinite().all():
-                    sources.append(f"observation '{name}/{term.name}'")
-        return sources
+
+@contextmanager
+def blaming_the_learner(guard: NanGuard, monitor: TrainMonitor) -> Iterator[None]:
+    """A library that fails because its own numbers are none says so in words of its own, or not at all."""
+    try:
+        yield
+    except (GenelabError, TrainingInterrupted):
+        raise
+    except Exception as error:
+        what = str(error) if isinstance(error, Diverged) else monitor.fault()
+        if what is None:
+            raise
+        raise guard.learner_diverged(what) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.managers import CommandTermCfg
 from genelab.mdp import VelocityCommand, VelocityCommandCfg
 from genelab.rl.backends.base import InferenceSetup
+from genelab.rl.finite import FiniteGuard
 from genelab.rl.probe_starts import deal, kinds_of, robots_per_direction, start_on_relief
 from genelab.rl.report import Show, show_nothing
 from genelab.scene.terrains import GeneratedTerrain
@@ -125,6 +126,7 @@ def probe_velocity(
     group = env.num_envs // len(wanted)
     command = torch.tensor(list(wanted.values()), device=env.device, dtype=env.dtype).repeat_interleave(group, dim=0)
     term.fix(command)
+    env.watcher = env.watcher or FiniteGuard(env)
     observations, _ = env.reset(seed=seed)
     terrain, kind_of = env.scene.terrain, None
     if isinstance(terrain, GeneratedTerrain):

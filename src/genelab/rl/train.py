@@ -25,7 +25,7 @@ from genelab.rl.launch import check_overrides
 from genelab.rl.launch.ranks import FollowerMonitor, Rank, check_backend, open_run
 from genelab.rl.loggers import LoggerName, check_logger, open_logger
 from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writer
-from genelab.rl.nan_guard import NanGuard
+from genelab.rl.nan_guard import NanGuard, blaming_the_learner
 from genelab.rl.profiling import ProfileCfg, profiler
 from genelab.rl.run import RunDirectory
 from genelab.rl.stop import stop_on_signals
@@ -202,7 +202,7 @@ class _Training:
         env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
         groups = env.observation_manager.groups.values()
         self.agent.validate_rollouts(env.num_envs, width=env.action_dim + sum(group.dim for group in groups))
-        env.watcher = NanGuard(env, self.task_id, self.run.path)
+        env.watcher = guard = NanGuard(env, self.task_id, self.run.path)
         self.on_env(env)
         facts = {
             "task": self.task_id,
@@ -220,7 +220,7 @@ class _Training:
         }
         try:
             self.run.start(**facts, **({} if resume is None else {"resumed_from": resume["checkpoint"]}))
-            return self._train(env, self._open_logger(), checkpoint, resume)
+            return self._train(env, guard, self._open_logger(), checkpoint, resume)
         finally:
             env.close()
 
@@ -240,6 +240,7 @@ class _Training:
     def _train(
         self,
         env: ManagerBasedRlEnv,
+        guard: NanGuard,
         writer: Writer | None,
         checkpoint: Path | None,
         resume: dict[str, Any] | None,
@@ -275,7 +276,10 @@ class _Training:
                 notify=self.notify,
             )
             try:
-                with stop_on_signals(monitor if self.rank.alone else self.rank, self.notify):
+                with (
+                    stop_on_signals(monitor if self.rank.alone else self.rank, self.notify),
+                    blaming_the_learner(guard, monitor),
+                ):
                     self.backend.train(context)
                 monitor.save(self.backend.final_name)
                 status = "completed"

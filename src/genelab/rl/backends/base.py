@@ -99,6 +99,10 @@ class Learner(ABC):
         """What a resumed run needs beyond the checkpoint."""
         return {}
 
+    def weights(self) -> Mapping[str, Tensor]:
+        """Its networks' numbers by name, which are looked at after each iteration: learning ends if one is none."""
+        return {}
+
 
 def in_32_bits(observations: Observations) -> Observations:
     """What a network takes, whatever the precision of the physics is."""

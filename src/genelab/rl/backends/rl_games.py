@@ -64,7 +64,7 @@ class RlGamesBackend(Backend):
 
     def train(self, context: TrainContext) -> None:
         env = GenelabRlGamesVecEnv(context.env, context.monitor)
-        learner = RlGamesLearner(_make_agent(env, context.agent), env, context)
+        context.monitor.learner = learner = RlGamesLearner(_make_agent(env, context.agent), env, context)
         if context.checkpoint is not None:
             learner.load_weights(
                 load_checkpoint(context.checkpoint, self.name, context.env, to_learn=True), context.checkpoint
@@ -170,6 +170,9 @@ class RlGamesLearner(Learner):
             model = _make_model(self.env.env, self._cfg)
         model.load_state_dict(self.agent.model.state_dict())
         return _inference(model)
+
+    def weights(self) -> dict[str, Tensor]:
+        return self.agent.model.state_dict()
 
     def load_weights(self, content: dict[str, Any], path: Path) -> None:
         """Start from the networks and normalisers of a checkpoint."""

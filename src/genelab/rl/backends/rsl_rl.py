@@ -57,7 +57,7 @@ class RslRlBackend(Backend):
         env = RslRlVecEnvWrapper(context.env, context.agent.clip_actions, context.monitor)
         with Rank.current().process_group(context.env.device):
             runner = _make_runner(env, context.agent)
-            learner = RslRlLearner(runner, env, context)
+            context.monitor.learner = learner = RslRlLearner(runner, env, context)
             if context.checkpoint is not None:
                 content = load_checkpoint(context.checkpoint, self.name, context.env, to_learn=True, may_grow=True)
                 if (saved := content["genelab"].get("agent")) is not None:
@@ -177,6 +177,10 @@ class RslRlLearner(Learner):
             "alg": alg.save(),
             "rnd": None if alg.rnd is None else _rnd_state(alg.rnd),
         }
+
+    def weights(self) -> dict[str, Tensor]:
+        models = {"actor": self._runner.alg.actor, "critic": self._runner.alg.critic}
+        return {f"{name}.{key}": value for name, model in models.items() for key, value in model.state_dict().items()}
 
     def resume(self, state: dict[str, Any]) -> None:
         """Go on where an interrupted run stopped."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import pickle
 import time
@@ -80,7 +81,7 @@ class Sb3Backend(Backend):
         agent: Sb3AgentCfg = context.agent
         env = GenelabSb3VecEnv(context.env, action_bound=agent.action_bound, her=agent.her, monitor=context.monitor)
         model = make_model(env, agent)
-        learner = Sb3Learner(model, env, context)
+        context.monitor.learner = learner = Sb3Learner(model, env, context)
         if (buffer := getattr(model, "replay_buffer", None)) is not None:
             kept = buffer.buffer_size * buffer.n_envs
             context.notify(
@@ -153,6 +154,9 @@ class Sb3Learner(Learner):
 
     def state(self) -> dict[str, Any]:
         return get_model_state(self.model)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        return self.model.policy.state_dict()
 
     def resume(self, state: dict[str, Any]) -> None:
         """Go on where an interrupted run stopped."""
@@ -233,6 +237,8 @@ class _MonitorCallback(BaseCallback):
     def _tell(self) -> None:
         model = self._learner.model
         scalars = {_log_key(name): float(value) for name, value in model.logger.name_to_value.items()}
+        if math.isnan(scalars.get("Loss/explained_variance", 0.0)):
+            del scalars["Loss/explained_variance"]  # the returns were all the same: there is nothing to explain
         if model.ep_success_buffer:
             scalars["Train/success_rate"] = float(np.mean(model.ep_success_buffer))
         self._monitor.iteration(

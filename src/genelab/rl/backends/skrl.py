@@ -75,7 +75,7 @@ class SkrlBackend(Backend):
     def train(self, context: TrainContext) -> None:
         cfg = context.agent
         env = GenelabSkrlWrapper(context.env, MAX_ACTION if cfg.algorithm in ON_POLICY else 1.0, context.monitor)
-        learner = SkrlLearner(_make_agent(env, cfg), env, context)
+        context.monitor.learner = learner = SkrlLearner(_make_agent(env, cfg), env, context)
         if context.checkpoint is not None:
             learner.load_weights(
                 load_checkpoint(context.checkpoint, self.name, context.env, to_learn=True), context.checkpoint
@@ -228,6 +228,11 @@ class SkrlLearner(Learner):
         if scaler is not None:
             scaler.load_state_dict(self.agent.checkpoint_modules["observation_preprocessor"].state_dict())
         return _inference(policy, scaler, self._cfg)
+
+    def weights(self) -> dict[str, Tensor]:
+        modules = self.agent.checkpoint_modules.items()
+        states = {name: module.state_dict() for name, module in modules if isinstance(module, nn.Module)}
+        return {f"{name}.{key}": value for name, state in states.items() for key, value in state.items()}
 
     def _modules(self) -> dict[str, Any]:
         """Networks, normalisers and optimizers."""
