@@ -6,7 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnxruntime
 import pytest
+import torch
 
 from genelab.cli.main import run
 from genelab.rl import train_task
@@ -89,14 +92,6 @@ def test_a_shipped_policy_is_copied_in_its_own_format(capfd: pytest.CaptureFixtu
     assert run(["export", TASK, "policy.ts", "--out", "q.ts"]) == 0
     capfd.readouterr()
     for words, message in (
-        (
-            ["pretrained", "--format", "onnx"],
-            "policy.ts: an exported policy already, of format torchscript, not onnx: ",
-        ),
-        (
-            ["pretrained", "--out", "p.onnx"],
-            "onnx: pass --format torchscript to copy it, or give the checkpoint",
-        ),
         (["q.ts", "--out", "q.ts"], "--out: q.ts is the policy itself; give another file"),
         (["pretrained", "--env.actions.cart.scale", "2"], "scale 1, here 2: pass --env.actions.cart.scale=1"),
     ):
@@ -105,6 +100,31 @@ def test_a_shipped_policy_is_copied_in_its_own_format(capfd: pytest.CaptureFixtu
         assert message in err
         assert err.count("\n") == 1
     assert not list(Path().glob("*.onnx*"))
+
+
+def test_a_shipped_policy_becomes_onnx_in_a_new_directory(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", TASK, "pretrained", "--out", "new/p.onnx"]) == 0
+    assert "difference  " in capfd.readouterr().out
+    about = json.loads(Path("new/p.onnx.metadata.json").read_text())
+    assert (about["format"], about["opset"]) == ("onnx", 17)
+    assert about["parity"]["max_abs_error"] <= 1e-5
+    shipped = pretrained_policy(TASK)
+    assert shipped is not None
+    obs = np.random.default_rng(0).normal(size=(3, about["obs_dim"])).astype(np.float32)
+    (actions,) = onnxruntime.InferenceSession("new/p.onnx").run(None, {"obs": obs})
+    assert actions == pytest.approx(torch.jit.load(shipped)(torch.from_numpy(obs)).numpy(), abs=1e-5)
+    assert run(["eval", TASK, "new/p.onnx", "--episodes", "1", "--max-steps", "1001", "--out", "far/off/e.json"]) == 0
+    assert json.loads(Path("far/off/e.json").read_text())["metrics"]["length_mean"] == 1000.0
+    capfd.readouterr()
+    assert run(["export", TASK, "new/p.onnx", "--out", "q.ts"]) == 2
+    assert "an exported policy already, of format onnx, not torchscript" in capfd.readouterr().err
+
+
+def test_memory_of_one_robot_does_not_become_onnx(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", RNN, str(runs / RNN), "--out", "p.ts"]) == 0
+    capfd.readouterr()
+    assert run(["export", RNN, "p.ts", "--out", "p.onnx"]) == 2
+    assert "which ONNX keeps outside: give the checkpoint that it was made from" in capfd.readouterr().err
 
 
 def test_a_copy_must_be_what_its_metadata_say(capfd: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +145,7 @@ def test_a_copy_must_be_what_its_metadata_say(capfd: pytest.CaptureFixture[str])
         (TASK, TASK, ["--format", "onnx", "--opset", "3"], "--opset: 3 cannot be written, only 7 to 20"),
         (TASK, TASK, ["--format", "onnx", "--opset", "99"], "--opset: 99 cannot be written, only 7 to 20"),
         (TASK, TASK, ["--opset", "17"], "--opset is for --format onnx"),
-        (TASK, TASK, ["--out", "no/policy.ts"], "--out: there is no directory no"),
+        (TASK, TASK, ["--out", "/proc/no/policy.ts"], "--out: cannot write /proc/no/policy.ts"),
         (TASK, TASK, ["--out", "."], "--out: . is a directory"),
         (TASK, TASK, ["--out", "/proc/policy.ts"], "--out: cannot write /proc/policy.ts"),
         (TASK, TASK, ["--format", "torchscript", "--out", "policy.onnx"], "policy.onnx is the name of an onnx file"),

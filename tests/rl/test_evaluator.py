@@ -271,7 +271,7 @@ def test_wrong_words_are_one_line_and_leave_no_file(
     for words, message in (
         ([TASK, "nothing.pt"], "nothing.pt: no such checkpoint"),
         ([TASK, str(checkpoint), "--best"], "--best chooses among the checkpoints of a run"),
-        ([TASK, str(checkpoint), "--out", "no/where.json"], "--out: there is no directory no"),
+        ([TASK, str(checkpoint), "--out", "/proc/no/where.json"], "--out: cannot write /proc/no/where.json"),
         ([TASK, str(checkpoint), "--out", "taken"], "--out: taken is a directory; give a file"),
         ([TASK, str(checkpoint), "--out", "pipe"], "--out: pipe is no regular file"),
         (

@@ -28,7 +28,7 @@ from genelab.config import Override
     help="Write the policy CKPT to a file that runs without genelab.\n\n"
     "The file takes raw observations: clip, scale and learned normaliser are inside. Beside it goes "
     f"FILE.metadata.json, which tells all that a robot's program has to know. An exported policy, as "
-    f"`pretrained` may be, is copied in its own format.\n\n{CHECKPOINT_HELP}",
+    f"`pretrained` may be, is copied in its own format, or turned from TorchScript into ONNX.\n\n{CHECKPOINT_HELP}",
 )
 @task_argument
 @click.argument("checkpoint", metavar="CKPT")

@@ -20,7 +20,8 @@ def command(runs: tuple[Path, ...], out: Path, x: Any) -> None:
     """Write what runs learned as one self-contained page.
 
     Curves, evaluations, differences of the configs, machine and versions, and a film if there is one. A directory of
-    --seeds stands for all its seeds. Beside the page are curves.png and the table as Markdown.
+    --seeds stands for all its seeds. Beside the page, under its name, are the curves as .png and the
+    table as .md.
     """
     from genelab.report import write_report
 

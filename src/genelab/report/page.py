@@ -52,15 +52,13 @@ class Report:
 
 
 def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> Report:
-    """Write the page, and beside it `curves.png` and the evaluation table as Markdown."""
+    """Write the page, and beside it, under the same name, its curves as PNG and its evaluations as Markdown."""
     check_out(out)
     if out.suffix.lower() not in (".html", ".htm"):  # another name could be that of the picture or the table
         raise UsageError(f"--out: {out} must end in .html")
     groups = read_groups(paths)
     table = evaluation_table(groups)
-    report = Report(
-        page=out, picture=out.with_name("curves.png"), table=out.with_suffix(".md"), markdown=table.markdown()
-    )
+    report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=table.markdown())
     atomic_write_bytes(report.picture, draw_curves(groups, unit, "png"))
     atomic_write_text(report.table, report.markdown)
     atomic_write_text(out, _page(groups, table, unit))

@@ -52,15 +52,15 @@ class TorchScriptPolicy(ExportedPolicy):
     def __init__(self, data: bytes, *, recurrent: bool, device: torch.device) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            self._module = torch.jit.load(io.BytesIO(data), map_location=device).eval()
+            self.module = torch.jit.load(io.BytesIO(data), map_location=device).eval()
         self._recurrent = recurrent
 
     def __call__(self, obs: Tensor) -> Tensor:
-        return self._module(obs.float())
+        return self.module(obs.float())
 
     def reset(self, dones: Tensor | None) -> None:
         if self._recurrent and (dones is None or bool(dones.any())):
-            self._module.reset()
+            self.module.reset()
 
 
 class OnnxPolicy(ExportedPolicy):

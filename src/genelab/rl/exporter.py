@@ -27,7 +27,14 @@ from genelab.managers.observations import ObservationGroup
 from genelab.rl.backends.base import Actor, InferenceSetup, need_library, select_backend
 from genelab.rl.evaluator import policy_on_task
 from genelab.rl.export_metadata import describe, input_names, output_names
-from genelab.rl.exported import SUFFIXES, is_exported, metadata_path, open_policy, read_metadata
+from genelab.rl.exported import (
+    SUFFIXES,
+    TorchScriptPolicy,
+    is_exported,
+    metadata_path,
+    open_policy,
+    read_metadata,
+)
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.report import check_out
 
@@ -73,7 +80,8 @@ def export_task(
     """Write the policy of a checkpoint as TorchScript or ONNX, and its metadata beside it.
 
     `checkpoint` and `best` are as for `find_checkpoint`. Without a format it is the one that the suffix of `out` asks
-    for, or TorchScript. What is an exported policy already is copied, if it has the format and is loaded without fault.
+    for, or TorchScript. What is an exported policy already is copied, if it has the format and is loaded without fault;
+    TorchScript without memory can become ONNX.
     """
     source = find_checkpoint(task_id, checkpoint, best=best)
     if format is None:
@@ -82,6 +90,8 @@ def export_task(
     out = Path(f"policy{SUFFIXES[format]}") if out is None else out
     _check(format, out, opset)
     if is_exported(source):
+        if (format, read_metadata(source)["format"]) == ("onnx", "torchscript"):
+            return _convert(task_id, source, out, opset or OPSET, overrides, notify)
         return _copy(task_id, source, format, out, opset, overrides, notify)
     return _export(task_id, source, format, out, opset, overrides, notify)
 
@@ -109,6 +119,11 @@ def _export(
         data = to_onnx(policy, setup.actor, metadata["opset"])
     else:
         data = to_torchscript(policy, setup.actor)
+    return _finish(checkpoint, out, data, metadata, experience)
+
+
+def _finish(source: Path, out: Path, data: bytes, metadata: dict[str, Any], experience: Experience) -> ExportResult:
+    """Write what does the same as the live policy, and nothing else."""
     error = parity_error(data, metadata, experience)
     if not error <= TOLERANCE:  # nor is a NaN
         raise GenelabError(
@@ -120,13 +135,41 @@ def _export(
     text = json.dumps(metadata, indent=2, allow_nan=False) + "\n"
     _write({out: data, metadata_path(out): text.encode()})
     return ExportResult(
-        source=checkpoint,
+        source=source,
         path=out,
         metadata_path=metadata_path(out),
         metadata=metadata,
         parity_error=error,
         size=len(data),
     )
+
+
+def _convert(
+    task_id: str,
+    source: Path,
+    out: Path,
+    opset: int,
+    overrides: Sequence[Override],
+    notify: Callable[[str], None],
+) -> ExportResult:
+    """Write a TorchScript policy as ONNX, compared with what it was made from."""
+    metadata = read_metadata(source)
+    if metadata["is_recurrent"]:
+        raise UsageError(
+            f"{source}: a TorchScript policy with the memory of one robot, which ONNX keeps outside: "
+            "give the checkpoint that it was made from"
+        )
+    with policy_on_task(task_id, source, num_envs=_NUM_ENVS, overrides=overrides, notify=notify) as (env, setup):
+        groups = [env.observation_manager.groups[name] for name in metadata["obs_groups"]]
+        experience = collect(env, setup, groups, takes_raw=True)
+    policy = open_policy(source.read_bytes(), metadata, _CPU)
+    assert isinstance(policy, TorchScriptPolicy)
+    dims = experience.raw.shape[-1], experience.actions.shape[-1]
+    if dims != (metadata["obs_dim"], metadata["action_dim"]):
+        raise UsageError(f"{source}: not what its metadata say: it makes {dims[1]} actions of {dims[0]} observations")
+    obs = torch.zeros(2, dims[0])
+    data = _write_onnx(policy.module, (obs,), ["obs"], ["actions"], opset)
+    return _finish(source, out, data, {**metadata, "format": "onnx", "opset": opset}, experience)
 
 
 def _copy(
@@ -202,8 +245,13 @@ class Experience:
 
 
 @torch.no_grad()
-def collect(env: ManagerBasedRlEnv, setup: InferenceSetup, groups: Sequence[ObservationGroup]) -> Experience:
-    """Let the live policy act. In mid-run half of the environments lose their memory, though their episodes go on."""
+def collect(
+    env: ManagerBasedRlEnv, setup: InferenceSetup, groups: Sequence[ObservationGroup], *, takes_raw: bool = False
+) -> Experience:
+    """Let the live policy act, which may take raw observations as an exported one does.
+
+    In mid-run half of the environments lose their memory, though their episodes go on.
+    """
     for group in groups:
         group.raw = True
     observations, _ = env.reset(seed=_SEED)
@@ -211,7 +259,7 @@ def collect(env: ManagerBasedRlEnv, setup: InferenceSetup, groups: Sequence[Obse
     raw, actions, resets = [], [], []
     for step in range(_STEPS):
         raw.append(torch.cat([observations[group.name] for group in groups], dim=1))
-        seen = {group.name: group.process(observations[group.name]) for group in groups}
+        seen = {} if takes_raw else {group.name: group.process(observations[group.name]) for group in groups}
         action = setup.policy({**observations, **seen})
         actions.append(action.clone())
         observations, _, terminated, truncated, _ = env.step(action)
@@ -275,14 +323,19 @@ def to_onnx(policy: WholePolicy, actor: Actor, opset: int) -> bytes:
     """An ONNX file for any batch size; a recurrent policy takes and gives its state."""
     obs = torch.zeros(2, len(policy.scale))
     state = _empty_state(actor, batch=2)
-    inputs, outputs = input_names(actor), output_names(actor)
+    return _write_onnx(policy, (obs, *state), input_names(actor), output_names(actor), opset)
+
+
+def _write_onnx(
+    module: Any, example: tuple[Tensor, ...], inputs: Sequence[str], outputs: Sequence[str], opset: int
+) -> bytes:
     axes = {name: {0 if name in ("obs", "actions") else 1: "batch"} for name in (*inputs, *outputs)}
     buffer: Any = io.BytesIO()  # its annotation says a path, this exporter takes either
     try:
         with _quiet():
             torch.onnx.export(
-                policy,
-                (obs, *state),
+                module,
+                example,
                 buffer,
                 dynamo=False,  # torch.export cannot follow the distributions of SB3's SAC
                 opset_version=opset,
@@ -379,6 +432,7 @@ def _write(files: Mapping[Path, bytes]) -> None:
     temporary = {path: path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp") for path in files}
     try:
         for path, data in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
             with open(temporary[path], "xb") as file:
                 file.write(data)
                 file.flush()

@@ -20,15 +20,14 @@ def show_nothing(what: str, done: int, total: int) -> None:
 
 
 def check_out(out: Path) -> None:
-    """Refuse a file that could not be written in the end."""
+    """Refuse a file that could not be written in the end; its directory is made when it is."""
     if out.is_dir():
         raise UsageError(f"--out: {out} is a directory; give a file")
     if out.exists() and not out.is_file():  # a device or pipe would be replaced
         raise UsageError(f"--out: {out} is no regular file")
-    if not out.resolve().parent.is_dir():
-        raise UsageError(f"--out: there is no directory {out.parent}")
-    probe = out.with_name(f".{out.name}.{os.urandom(4).hex()}.tmp")
     try:
+        home = next(path for path in out.resolve().parents if path.exists())
+        probe = home / f".{out.name}.{os.urandom(4).hex()}.tmp"
         probe.touch()
         probe.unlink()
     except OSError as error:
