@@ -135,7 +135,7 @@ class RslRlVecEnvWrapper:
         if self._monitor is not None:
             self._monitor.step(reward, done, extras)
             self._monitor.env_steps += (Rank.current().world_size - 1) * self.num_envs  # the other ranks step as many
-        return self.get_observations(), reward, done.long(), {**extras, "time_outs": truncated & ~terminated}
+        return self.get_observations(), reward, done.long(), extras
 
 
 class RslRlLearner(Learner):
