@@ -32,5 +32,10 @@ def open_viewer(player: Player, cfg: ViewerCfg, notify: Callable[[str], None]) -
     from genelab.viewer.web import WebViewer
 
     page = WebViewer(player, cfg)
+    if page.guard.is_open:
+        notify(
+            f"--host {cfg.host} opens the page to other machines: whoever knows the address below, token included, "
+            "sees and steers this run, and it travels unencrypted"
+        )
     notify(f"look at {page.address}; Ctrl-C ends the run")
     return page

@@ -13,7 +13,7 @@ _SUN = "drawn_sun"
 """Name of the sun that goes with the robot."""
 _SUN_DISTANCE = 3.0
 """How far from the robot the sun hangs, m."""
-_SKY = ((0.62, 0.74, 0.86), (0.96, 0.97, 0.98))
+SKY = ((0.62, 0.74, 0.86), (0.96, 0.97, 0.98))
 """Colours of the sky, above and at the horizon."""
 _FLOOR = ((0.80, 0.82, 0.84), (0.74, 0.76, 0.79))
 """Colours of the floor's squares."""
@@ -90,11 +90,11 @@ def _dress(spec: mujoco.MjSpec, robot: str) -> None:
     visual.quality.offsamples = SAMPLES
     visual.map.shadowclip = 3.0
     visual.map.zfar = 200.0
-    visual.rgba.haze = [*_SKY[1], 1.0]
+    visual.rgba.haze = [*SKY[1], 1.0]
     sky = mujoco.mjtTexture.mjTEXTURE_SKYBOX
     if not any(texture.type == sky for texture in spec.textures):
         gradient = mujoco.mjtBuiltin.mjBUILTIN_GRADIENT
-        spec.add_texture(name="sky", type=sky, builtin=gradient, rgb1=_SKY[0], rgb2=_SKY[1], width=256, height=1536)
+        spec.add_texture(name="sky", type=sky, builtin=gradient, rgb1=SKY[0], rgb2=SKY[1], width=256, height=1536)
     for light in spec.lights:
         if light.name == "sun":
             _hang_the_sun(spec, light, robot)

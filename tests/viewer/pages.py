@@ -1,0 +1,27 @@
+"""Tasks to be shown on a page."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from genelab import TASKS
+from genelab.envs import make_env
+from genelab.rl.play import Player
+
+PENDULUM = "GeneLab-Inverted-Pendulum-v0"
+FRANKA = "GeneLab-Franka-Pick-And-Place-v0"
+GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def make_player(task: str, num_envs: int = 2, policy: Path | None = None) -> Player:
+    cfg = TASKS.get(task)
+    assert cfg.play_env is not None
+    cfg.play_env.scene.num_envs = num_envs
+    return Player(make_env(cfg.play_env), "zero" if policy is None else "trained", cfg.agent, policy)
