@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import math
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,8 @@ from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import EventTermCfg, RewardTermCfg
+from genelab.viewer.web import WebViewer
+from tests.viewer.pages import free_port
 
 BAD_ENV = 5
 
@@ -70,6 +76,7 @@ def test_training_stops_names_the_source_and_leaves_a_dump_that_plays(
     assert run(["play", task, "--replay", "run/nan_dump.pt"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert source in lines[0]
+    assert lines[1] == "config of the run; no overrides"
     assert "nan" in lines[-1]
     assert all("nan" not in line for line in lines[1:-1])
 
@@ -85,3 +92,114 @@ def test_playing_stops_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capf
     assert run(["play", "Test-Bad-Reward-v0", "--num-envs", "8", "--headless"]) == 1
     assert f"not a finite number in environment {BAD_ENV}: reward 'nothing'" in capfd.readouterr().err
     assert run(["play", "Test-Bad-Reward-v0", "--replay", "logs/play/nan_dump.pt"]) == 0
+
+
+LATER = """
+import torch
+from genelab import TASKS
+from genelab.managers import RewardTermCfg
+
+def late(env, first):
+    value = torch.zeros(env.num_envs)
+    if env.common_step_counter >= first:
+        value[1] = float("nan")
+    return value
+
+def task():
+    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0")
+    for env in (cfg.env, cfg.play_env):
+        env.scene.num_envs = 2
+        env.rewards["late"] = RewardTermCfg(func=late, weight=1.0, params={"first": 3})
+    return cfg
+
+TASKS.register("Test-Late-v0", task)
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Where a playback met a NaN, and the command that it printed; its task is in a file of the user's."""
+    place = tmp_path_factory.mktemp("late")
+    (place / "my tasks.py").write_text(LATER)
+    words = ["play", "Test-Late-v0", "--import", "my tasks.py", "--headless", "--env.simulation.dt=0.02"]
+    with contextlib.chdir(place), contextlib.redirect_stderr(io.StringIO()) as err:
+        assert run([*words, "--env.rewards.alive.weight=2.0"]) == 1
+    program, *command = shlex.split(err.getvalue().split("See it again: ")[1])
+    assert program == "genelab"
+    return place, command
+
+
+@pytest.fixture
+def dump(printed: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words of the command, where it can be run."""
+    monkeypatch.chdir(printed[0])
+    return printed[1]
+
+
+def test_the_command_that_is_printed_shows_it_again(dump: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    changes = ["--env.simulation.dt=0.02", "--env.rewards.alive.weight=2.0"]
+    assert dump == ["play", "Test-Late-v0", "--import=my tasks.py", *changes, "--replay", "logs/play/nan_dump.pt"]
+    assert run(dump) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert "environment 1" in lines[0]
+    assert lines[1] == "config of the run; overrides: env.simulation.dt=0.02, env.rewards.alive.weight=2.0"
+    assert [("nan" in line) for line in lines[2:]] == [False, False, True]
+
+
+def test_a_replay_takes_overrides(dump: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*dump, "--env.rewards.late.params.first=9"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[1].endswith("env.rewards.late.params.first=9")
+    assert len(lines) == 5
+    assert all("nan" not in line for line in lines[1:])
+
+    rewards = []
+    for weight in ("2.0", "3.0"):
+        assert run([*dump, f"--env.rewards.alive.weight={weight}", "--max-steps", "1"]) == 0
+        rewards.append(float(capfd.readouterr().out.splitlines()[2].rsplit(" ", 1)[1]))
+    assert rewards[1] > rewards[0]
+
+    seen = []
+    for dt in ("0.02", "0.01"):
+        assert run([*dump, f"--env.simulation.dt={dt}", "--max-steps", "1"]) == 0
+        seen.append(capfd.readouterr().out.splitlines()[2])
+    assert seen[0] != seen[1]
+
+    for words, answer in (
+        (["--num-envs", "3"], "it goes without --num-envs"),
+        (["--agent", "zero"], "it goes without --agent"),
+        (["--env.scene.num_envs=3"], "a dump of 2 environments, which cannot be 3"),
+        (["--env.rewards.nothing.weight=1"], "env.rewards.nothing: no such key"),
+    ):
+        assert run([*dump, *words]) == 2
+        err = capfd.readouterr().err
+        assert answer in err
+        assert err.count("\n") == 1
+
+
+def test_a_replay_can_be_filmed(dump: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*dump, "--video", "nan.mp4", "--video-size", "64x48"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-1] == "film in nan.mp4: 3 pictures"
+    assert "nan" in lines[-2]
+    assert Path("nan.mp4").stat().st_size > 500
+
+
+def test_a_replay_is_shown_over_and_over(dump: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """Three steps are over before anybody looks; a page shows the environment in question until it is closed."""
+    seen: list[tuple[int, float]] = []
+
+    def look(self: WebViewer) -> None:
+        assert self.player.reward is not None
+        seen.append((self._selected, float(self.player.reward[1])))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WebViewer, "after_step", look)
+        patch.setattr(WebViewer, "before_step", lambda self: True)
+        assert run([*dump, "--port", str(free_port()), "--max-steps", "7"]) == 0
+    captured = capfd.readouterr()
+    assert "look at http://127.0.0.1:" in captured.err
+    assert [env for env, _ in seen] == [1] * 7
+    assert [math.isnan(reward) for _, reward in seen] == [False, False, True, False, False, True, False]
+    assert seen[3] == seen[0]
+    assert len(captured.out.splitlines()) == 5  # the numbers once

@@ -127,6 +127,7 @@ def shortcut_overrides(options: Mapping[str, Any]) -> list[Override]:
 
 def import_modules(modules: Sequence[str]) -> None:
     """Import the code with tasks that the user named."""
+    TASKS.imported.clear()
     for module in modules:
         TASKS.import_module(module)
 

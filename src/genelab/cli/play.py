@@ -29,6 +29,7 @@ from genelab.config import Override
 
 if TYPE_CHECKING:
     from genelab.rl import PlayResult
+    from genelab.viewer import FilmCfg
 
 
 @click.command(
@@ -81,9 +82,13 @@ def command(
 
     film = film_from(options)
     if replay is not None:
-        if film is not None:
-            raise click.UsageError("--video films a run, not a --replay: pass one of them")
-        replay_dump(replay, task, click.echo)
+        given = {"--agent": agent, "--checkpoint": checkpoint, "--best": best or None, "--num-envs": num_envs}
+        for option in (name for name, value in {**given, "--prof": profile_from(options)}.items() if value is not None):
+            raise click.UsageError(f"--replay does what was done in the run: it goes without {option}")
+        result = replay_dump(
+            replay, task, click.echo, max_steps=max_steps, film=film, viewer=viewer, overrides=changes, notify=say
+        )
+        _print_film(film, result)
         return
     with progress_bar() as show:
         result = play_task(
@@ -101,10 +106,14 @@ def command(
             on_step=partial(show, "steps"),
         )
     _print(task, result)
-    if film is not None:
-        click.echo(f"film in {film.path}: {result.frames} picture{'' if result.frames == 1 else 's'}")
+    _print_film(film, result)
     if result.traces is not None:
         click.echo(f"traces in {result.traces}")
+
+
+def _print_film(film: FilmCfg | None, result: PlayResult) -> None:
+    if film is not None:
+        click.echo(f"film in {film.path}: {result.frames} picture{'' if result.frames == 1 else 's'}")
 
 
 def _print(task: str, result: PlayResult) -> None:

@@ -64,6 +64,8 @@ class TaskRegistry:
 
     def __init__(self) -> None:
         self.failures: list[PluginFailure] = []
+        self.imported: list[str] = []
+        """Modules that the user named with `--import`, for commands that are printed."""
         self._entries: dict[str, TaskEntry] = {}
         self._plugins_loaded = False
 
@@ -157,9 +159,13 @@ class TaskRegistry:
         """Import a module that registers tasks, by name or by the path of a .py file; the current directory counts."""
         try:
             if name.endswith(".py"):
-                return _import_file(Path(name).resolve())
-            _make_importable(Path.cwd())
-            return importlib.import_module(name)
+                module = _import_file(Path(name).resolve())
+            else:
+                _make_importable(Path.cwd())
+                module = importlib.import_module(name)
+            if name not in self.imported:
+                self.imported.append(name)
+            return module
         except (Exception, SystemExit, GeneratorExit) as error:
             raise UsageError(f"cannot import {name!r}: {summary(error)}") from error
 

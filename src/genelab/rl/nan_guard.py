@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genelab.config import from_dict, to_dict
+from genelab.config import TASKS, Override, from_dict, to_dict
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.checkpoint import read_safely, save_atomically
+from genelab.rl.config import configure
 from genelab.rl.finite import Diverged, FiniteGuard, NotFiniteError
 from genelab.rl.monitor import TrainingInterrupted, TrainMonitor
 
@@ -26,8 +28,9 @@ SNAPSHOT_STEPS = 64
 class NanGuard(FiniteGuard):
     """Leaves a dump of the steps that led to a number that is none."""
 
-    def __init__(self, env: ManagerBasedRlEnv, task_id: str, path: Path) -> None:
+    def __init__(self, env: ManagerBasedRlEnv, task_id: str, path: Path, overrides: Sequence[Override] = ()) -> None:
         super().__init__(env)
+        self._overrides = [change for change in overrides if _is_of_the_world(change)]
         self._task_id = task_id
         self._path = path
         self._actions: list[Tensor] = []
@@ -66,7 +69,13 @@ class NanGuard(FiniteGuard):
             },
             dump,
         )
-        return NotFiniteError(f"{message}. See it again: genelab play {self._task_id} --replay {dump}")
+        return NotFiniteError(f"{message}. See it again: {self._command(dump)}")
+
+    def _command(self, dump: Path) -> str:
+        """What to type to see it again, with what the run was started with."""
+        words = ["genelab", "play", self._task_id, *(f"--import={module}" for module in TASKS.imported)]
+        words += [f"--{change.path}={change.text}" for change in self._overrides]
+        return shlex.join([*words, "--replay", str(dump)])
 
 
 @contextmanager
@@ -83,28 +92,78 @@ def blaming_the_learner(guard: NanGuard, monitor: TrainMonitor) -> Iterator[None
         raise guard.learner_diverged(what) from error
 
 
+def _is_of_the_world(change: Override) -> bool:
+    """Whether an override changes what happens, and not how long or by whom it is looked at."""
+    return change.path.startswith("env.") and change.path not in ("env.simulation.vis", "env.simulation.steps")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Replay:
     """A dump ready to be played."""
 
     env: ManagerBasedRlEnv
+    state: dict[str, Any]
+    """What the environment was like before the first action."""
     actions: Tensor
     """What was done since the snapshot, `(steps, num_envs, action_dim)`."""
     environment: int
     """The environment to look at."""
     message: str
 
+    def rewind(self) -> None:
+        """Bring the environment into the state from which the actions lead to the bad number."""
+        self.env.reset()
+        self.env.load_state_dict(self.state)
 
-def load_replay(path: Path, task_id: str) -> Replay:
-    """The environment of a dump, in the state from which its actions lead to the bad number."""
+
+def load_replay(path: Path, task_id: str, overrides: Sequence[Override] = ()) -> Replay:
+    """The environment of a dump, with the config of its run but for the overrides."""
     content = read_safely(path)
     if not isinstance(content, dict) or "actions" not in content or "environment" not in content:
         raise UsageError(f"{path}: not a dump of the NaN guard")
     if content["task"].lower() != task_id.lower():
         raise UsageError(f"{path}: a dump of {content['task']}, not of {task_id}")
-    cfg = from_dict(json.loads(content["env"]))
-    assert isinstance(cfg, ManagerBasedRlEnvCfg)
+    cfg = _config(content["env"])
+    num_envs = cfg.scene.num_envs
+    configure(cfg, TASKS.get(task_id).agent, overrides)
+    if cfg.scene.num_envs != num_envs:
+        raise UsageError(f"{path}: a dump of {num_envs} environments, which cannot be {cfg.scene.num_envs}")
     env = ManagerBasedRlEnv(cfg)
-    env.reset()
-    env.load_state_dict(content["state"])
-    return Replay(env=env, actions=content["actions"], environment=content["environment"], message=content["message"])
+    state = content["state"]
+    if any(map(_is_of_the_world, overrides)):
+        with closing(ManagerBasedRlEnv(_config(content["env"]))) as plain:
+            state = _with_changes(state, plain.state_dict(), env.state_dict())
+    keys = ("actions", "environment", "message")
+    return Replay(env=env, state=state, **{key: content[key] for key in keys})
+
+
+def _config(text: str) -> ManagerBasedRlEnvCfg:
+    cfg = from_dict(json.loads(text))
+    assert isinstance(cfg, ManagerBasedRlEnvCfg)
+    return cfg
+
+
+def _with_changes(saved: Mapping[str, Any], plain: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """A saved state, but for what overrides change in a new environment: weights, ranges and time steps are state, too.
+
+    Where everything is and how it moves is as it was saved.
+    """
+    state = {}
+    for key, value in changed.items():
+        if key == "engine" or (key in saved and key in plain and _same(plain[key], value)):
+            state[key] = saved[key]
+        elif isinstance(value, Mapping):
+            state[key] = _with_changes(saved.get(key) or {}, plain.get(key) or {}, value)
+        else:
+            state[key] = value
+    return state
+
+
+def _same(first: Any, second: Any) -> bool:
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(_same(first[key], second[key]) for key in first)
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return first.shape == second.shape and bool(torch.equal(first, second))
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        return len(first) == len(second) and all(map(_same, first, second))
+    return type(first) is type(second) and bool(first == second)

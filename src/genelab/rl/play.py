@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from genelab.rl.backends import InferenceSetup
 from genelab.rl.config import configure
 from genelab.rl.episodes import Episodes
 from genelab.rl.locate import find_checkpoint, pretrained_policy
-from genelab.rl.nan_guard import NanGuard, load_replay
+from genelab.rl.nan_guard import NanGuard, Replay, load_replay
 from genelab.rl.policies import load_policy, random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, Tracer, profiler
 from genelab.viewer import Film, FilmCfg, Onlooker, ViewerCfg, has_display, open_viewer
@@ -108,12 +108,24 @@ def play_task(
     total = max_steps if max_steps is not None or viewer is not None else steps
     env = make_env(env_cfg, notify=notify)
     if isinstance(env, ManagerBasedRlEnv):
-        env.watcher = NanGuard(env, TASKS.entry(task_id).id, DUMPS)
+        env.watcher = NanGuard(env, TASKS.entry(task_id).id, DUMPS, overrides)
+    with closing(env):
+        return _watch(Player(env, agent, cfg.agent, policy), total, profile, film, viewer, notify, on_step)
+
+
+def _watch(
+    player: Player,
+    total: int | None,
+    profile: ProfileCfg | None,
+    film: FilmCfg | None,
+    viewer: ViewerCfg | None,
+    notify: Callable[[str], None],
+    on_step: Callable[[int, int], None],
+) -> PlayResult:
+    """Play while it is filmed and shown."""
     with ExitStack() as stack:
-        stack.callback(env.close)
-        player = Player(env, agent, cfg.agent, policy)
         onlookers: list[Onlooker] = []
-        camera = None if film is None else Film(env, film)
+        camera = None if film is None else Film(player.env, film, player.environment)
         if camera is not None:
             stack.callback(camera.close)
             onlookers.append(camera)
@@ -129,19 +141,35 @@ def play_task(
 
 
 @torch.inference_mode()
-def replay_dump(path: Path, task_id: str, show: Callable[[str], None]) -> int:
-    """Play what led to a number that was none, and show the environment it happened in; returns the steps played."""
-    replay = load_replay(path, TASKS.entry(task_id).id)
-    env, i = replay.env, replay.environment
-    show(replay.message)
-    steps = len(replay.actions)
-    for step, action in enumerate(replay.actions.to(env.device), start=1):
-        observations, reward, *_ = env.step(action)
-        seen = ", ".join(f"{name} {_row(values[i])}" for name, values in observations.items())
-        if step > steps - _REPLAY_SHOWN:
-            show(f"step {step}/{steps}: action {_row(action[i])}, {seen}, reward {reward[i]:.4g}")
-    env.close()
-    return steps
+def replay_dump(
+    path: Path,
+    task_id: str,
+    show: Callable[[str], None],
+    *,
+    max_steps: int | None = None,
+    film: FilmCfg | None = None,
+    viewer: ViewerCfg | None = None,
+    overrides: Sequence[Override] = (),
+    notify: Callable[[str], None] = lambda message: None,
+) -> PlayResult:
+    """Play what led to a number that was none, and show the environment it happened in.
+
+    The config is that of the run, but for the overrides. A viewer shows it over and over, until it is closed, Ctrl-C
+    or `max_steps`.
+    """
+    replay = load_replay(path, TASKS.entry(task_id).id, overrides)
+    with closing(replay.env):
+        asked = any(override.path == "env.simulation.vis" for override in overrides)
+        viewer = _choose_viewer(viewer, replay.env.cfg.simulation.vis and asked, asked, notify)
+        if film is not None:
+            film.check()
+        show(replay.message)
+        changes = {change.path: f"{change.path}={change.text}" for change in overrides}
+        changes.pop("env.simulation.vis", None)
+        show("config of the run; " + (f"overrides: {', '.join(changes.values())}" if changes else "no overrides"))
+        steps = len(replay.actions)
+        total = max_steps if viewer is not None else min(steps, steps if max_steps is None else max_steps)
+        return _watch(ReplayPlayer(replay, show), total, None, film, viewer, notify, lambda step, total: None)
 
 
 def _row(values: Tensor) -> str:
@@ -184,6 +212,7 @@ class Player:
 
     def __init__(self, env: ManagerBasedEnv, agent: Agent, agent_cfg: Any, policy: Path | None) -> None:
         self.env = env
+        self.environment = 0
         self.steps = 0
         self.reward: Tensor | None = None
         self.policy = agent if policy is None else policy.name
@@ -221,8 +250,7 @@ class Player:
     ) -> None:
         """Play so many control steps, or until an onlooker has seen enough."""
         with torch.inference_mode():
-            self._observations, _ = self.env.reset(seed=self.env.seed)
-            self._setup.reset(None)
+            self._start()
             start = time.perf_counter()
             try:
                 while total is None or self.steps < total:
@@ -238,13 +266,18 @@ class Player:
             finally:
                 self._seconds = time.perf_counter() - start
 
-    def _step(self) -> None:
+    def _start(self) -> None:
+        self._observations, _ = self.env.reset(seed=self.env.seed)
+        self._setup.reset(None)
+
+    def _act(self) -> Tensor:
         playback = self.env.cfg.playback
-        action = (
-            self._setup.policy(self._observations)
-            if playback is None
-            else playback(self.env, self.steps - self._restarted_at)
-        )
+        if playback is None:
+            return self._setup.policy(self._observations)
+        return playback(self.env, self.steps - self._restarted_at)
+
+    def _step(self) -> None:
+        action = self._act()
         self._observations, *outcome = self.env.step(action)
         if isinstance(self.env, ManagerBasedRlEnv):
             self.reward, terminated, truncated, _ = outcome
@@ -266,6 +299,46 @@ class Player:
             frames=frames,
             traces=traces,
         )
+
+
+class ReplayPlayer(Player):
+    """Does again what a dump says was done, from its first action after its last one."""
+
+    def __init__(self, replay: Replay, show: Callable[[str], None]) -> None:
+        super().__init__(replay.env, "zero", None, None)
+        self.policy = "the dump's actions"
+        self.environment = replay.environment
+        self._replay = replay
+        self._actions = replay.actions.to(replay.env.device)
+        self._show = show
+        self._start()
+
+    def restart(self) -> None:
+        """Go back to where the dump begins."""
+        self._start()
+        self._episodes.restart()
+
+    def _start(self) -> None:
+        self._replay.rewind()
+        self._done = 0
+
+    def _act(self) -> Tensor:
+        if self._done == len(self._actions):
+            self.restart()
+        return self._actions[self._done]
+
+    def _step(self) -> None:
+        super()._step()
+        self._done += 1
+        if len(self._actions) - _REPLAY_SHOWN < self._done == self.steps:  # in numbers once
+            self._show(self._line())
+
+    def _line(self) -> str:
+        i, reward = self.environment, self.reward
+        assert reward is not None
+        seen = ", ".join(f"{name} {_row(values[i])}" for name, values in self._observations.items())
+        action = _row(self._actions[self._done - 1, i])
+        return f"step {self._done}/{len(self._actions)}: action {action}, {seen}, reward {reward[i]:.4g}"
 
 
 def _neighbours(policy: Path) -> dict[str, Path]:

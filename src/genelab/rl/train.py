@@ -202,7 +202,7 @@ class _Training:
         env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
         groups = env.observation_manager.groups.values()
         self.agent.validate_rollouts(env.num_envs, width=env.action_dim + sum(group.dim for group in groups))
-        env.watcher = guard = NanGuard(env, self.task_id, self.run.path)
+        env.watcher = guard = NanGuard(env, self.task_id, self.run.path, self.overrides)
         self.on_env(env)
         facts = {
             "task": self.task_id,

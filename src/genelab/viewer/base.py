@@ -67,6 +67,11 @@ class Player(Protocol):
         ...
 
     @property
+    def environment(self) -> int:
+        """The environment to look at first."""
+        ...
+
+    @property
     def policy(self) -> str:
         """Who acts."""
         ...

@@ -67,8 +67,10 @@ def _check_envs(env: ManagerBasedEnv, cfg: FilmCfg) -> None:
 class Film:
     """Films a playback: real time, one picture per control step or fewer, each encoded as it comes."""
 
-    def __init__(self, env: ManagerBasedEnv, cfg: FilmCfg) -> None:
+    def __init__(self, env: ManagerBasedEnv, cfg: FilmCfg, first: int = 0) -> None:
+        """The first of the environments that are filmed is `first`."""
         _check_envs(env, cfg)
+        self._envs = [(first + i) % env.num_envs for i in range(cfg.num_envs)]
         self.env = env
         self.cfg = cfg
         self.stride = max(1, math.ceil(1.0 / (MOST_FPS * env.step_dt) - 1e-9))
@@ -106,15 +108,15 @@ class Film:
 
     def picture(self) -> np.ndarray:
         """The environments as they are now, `(height, width, 3)`."""
-        for i, camera in enumerate(self._cameras):
-            self._puppet.pose(i)
-            self._offscreen.draw(i, camera.aim(), marks_of(self.env, i, self._puppet.top))
+        for i, (env, camera) in enumerate(zip(self._envs, self._cameras, strict=True)):
+            self._puppet.pose(env)
+            self._offscreen.draw(i, camera.aim(), marks_of(self.env, env, self._puppet.top))
         return self._offscreen.picture()
 
     def _aim(self) -> None:
         """Let the cameras follow without a picture."""
-        for i, camera in enumerate(self._cameras):
-            self._puppet.pose(i)
+        for env, camera in zip(self._envs, self._cameras, strict=True):
+            self._puppet.pose(env)
             camera.aim()
 
     def close(self) -> None:

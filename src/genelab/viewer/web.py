@@ -64,20 +64,20 @@ class WebViewer:
         self.pace = Pace(player.env.step_dt)
         self.server, self.guard = _serve(viser, cfg)
         self.address = _address(cfg.host, self.server.get_port(), self.guard.token)
-        self._selected = 0
+        self._selected = player.environment
         self._wheels: list[Wheel] = []
         self._wishes: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._rewards: deque[tuple[int, float]] = deque(maxlen=_HISTORY)
         self._frame_at = self._text_at = 0.0
         self._counted = (time.perf_counter(), 0)
         self._puppet = Puppet(player.env.scene)
-        self._puppet.pose(0)
+        self._puppet.pose(self._selected)
         self._scene = mjviser.ViserMujocoScene(self.server, self._puppet.model, num_envs=1)
         self._scene.camera_tracking_enabled = self._puppet.root_is_free
         self._paint(mjviser.conversions.get_body_name)
         self._aim_camera()
         self._build_controls(viser)
-        marks = marks_of(player.env, 0, self._puppet.top)
+        marks = marks_of(player.env, self._selected, self._puppet.top)
         self._marks = [_add_mark(self.server, f"/mark {i}", mark) for i, mark in enumerate(marks)]
         self.server.on_client_connect(lambda client: self._wishes.put(partial(self._welcome, client)))
 
@@ -220,7 +220,7 @@ class WebViewer:
         speed = gui.add_dropdown("Speed", options=list(SPEEDS), initial_value="1")
         self._listen(speed, list(SPEEDS).__contains__, lambda name: setattr(self.pace, "speed", SPEEDS[name]))
         if env.num_envs > 1:
-            which = gui.add_slider("Environment", min=0, max=env.num_envs - 1, step=1, initial_value=0)
+            which = gui.add_slider("Environment", min=0, max=env.num_envs - 1, step=1, initial_value=self._selected)
             self._listen(
                 which, partial(is_number, low=0, high=env.num_envs - 1), lambda value: self._select(int(value))
             )

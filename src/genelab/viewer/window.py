@@ -37,7 +37,7 @@ class WindowViewer:
         viewer = _library()
         self.player = player
         self.pace = Pace(player.env.step_dt)
-        self._selected = 0
+        self._selected = player.environment
         self._plotted = True
         self._shown_at = 0.0
         self._gap = _FRAME
