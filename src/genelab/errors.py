@@ -1,7 +1,11 @@
 """The errors a user sees. Each is one line that says what was wrong and, where it can, what would be right."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import SequenceMatcher
+
+MAX_REASON = 200
+"""Characters of a library's message that are passed on."""
 
 
 class GenelabError(Exception):
@@ -39,6 +43,20 @@ def did_you_mean(name: str, options: Iterable[str], n: int = 3) -> str:
 def summary(error: BaseException) -> str:
     """The type and message of any exception, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+@contextmanager
+def refusing(file: object, why: str = "") -> Iterator[None]:
+    """Turn whatever goes wrong with the content of a file into one line: `file: why: the error`."""
+    try:
+        yield
+    except GenelabError as error:
+        if isinstance(error, UsageError) and str(error).startswith(str(file)):
+            raise
+        raise UsageError(": ".join(filter(None, (str(file), why, str(error))))) from error
+    except Exception as error:
+        reason = summary(error)[:MAX_REASON]
+        raise UsageError(": ".join(filter(None, (str(file), why, reason)))) from error
 
 
 def _one_contains_the_other(first: str, second: str) -> bool:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import math
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -11,12 +10,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from genelab.config import FieldInfo, Override, apply_override, apply_overrides, iter_fields, split_overrides
+from genelab.config import TASKS, FieldInfo, Override, apply_override, apply_overrides, iter_fields, split_overrides
 from genelab.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+
+HERE = __name__
+TASKS.trust(HERE)
+
+
+def wave(x):  # type: ignore[no-untyped-def]
+    return x
+
+
+PI = 3.14
 
 
 class Color(Enum):
@@ -35,7 +45,7 @@ class SimulationCfg:
 
 @dataclass(kw_only=True)
 class TermCfg:
-    func: Callable[..., Tensor] = math.sin  # type: ignore[assignment]
+    func: Callable[..., Tensor] = wave  # type: ignore[assignment]
     weight: float = 1.0
     params: dict[str, Any] = field(default_factory=dict)
 
@@ -117,7 +127,7 @@ def test_split_overrides(args: list[str], overrides: list[tuple[str, str]], rest
         ("spare", "none", None),
         ("rewards.foot_slip", "none", None),
         ("rewards.foot_slip.weight", "-0.2", -0.2),
-        ("rewards.foot_slip.func", "operator:add", operator.add),
+        ("rewards.foot_slip.func", f"{HERE}:wave", wave),
         ("rewards.foot_slip.params.std", "1", 1.0),
         ("rewards.foot_slip.params.count", "4", 4),
         ("rewards.foot_slip.params.count", "0.5", 0.5),
@@ -148,7 +158,7 @@ def test_split_overrides(args: list[str], overrides: list[tuple[str, str]], rest
         ("mixed", "'1.5'", "1.5"),
         ("gains.kp", "20", 20.0),
         ("extra", "3", 3.0),
-        ("hook", "math:sin", math.sin),
+        ("hook", f"{HERE}:wave", wave),
     ],
 )
 def test_value_takes_the_type_of_its_place(env: EnvCfg, path: str, text: str, expected: object) -> None:
@@ -214,16 +224,27 @@ def test_dash_and_underscore_are_the_same_and_a_dict_key_may_have_dots(env: EnvC
         ),
         (
             "env.rewards.foot_slip.func",
-            "math:nope",
-            "env.rewards.foot_slip.func: cannot import 'math:nope': "
-            "AttributeError: module 'math' has no attribute 'nope'",
+            f"{HERE}:nope",
+            f"env.rewards.foot_slip.func: cannot import '{HERE}:nope': "
+            f"AttributeError: module '{HERE}' has no attribute 'nope'",
         ),
         (
             "env.rewards.foot_slip.func",
             "nope",
             "env.rewards.foot_slip.func: expected the name of a callable as 'module:name', got 'nope'",
         ),
-        ("env.rewards.foot_slip.func", "math:pi", "env.rewards.foot_slip.func: expected Callable, got 'math:pi'"),
+        ("env.rewards.foot_slip.func", f"{HERE}:PI", f"env.rewards.foot_slip.func: '{HERE}:PI' is no callable"),
+        (
+            "env.rewards.foot_slip.func",
+            "os:system",
+            "env.rewards.foot_slip.func: 'os:system' may not be used here: os is Python's own",
+        ),
+        (
+            "env.rewards.foot_slip.func",
+            "my_terms:slip",
+            "env.rewards.foot_slip.func: 'my_terms:slip' may not be used here: "
+            "my_terms brings no task; if you trust it, pass --import my_terms",
+        ),
     ],
 )
 def test_errors_are_one_line_that_helps(env: EnvCfg, path: str, text: str, message: str) -> None:

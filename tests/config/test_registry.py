@@ -38,6 +38,7 @@ class FakeEntryPoint:
 
     def __init__(self, name: str, load: Plugin) -> None:
         self.name = name
+        self.value = f"{name}_package.tasks"
         self.load = load
 
 
@@ -174,6 +175,7 @@ def test_a_real_entry_point_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     tasks = TaskRegistry()
     tasks.load_plugins()
     assert sys.modules["entry_point_probe"].LOADED
+    assert tasks.packages == {"entry_point_probe"}
     assert tasks.failures == []
 
 
@@ -198,7 +200,9 @@ def test_import_module_by_name_from_the_current_directory(
 
 
 def test_import_module_by_path(tasks: TaskRegistry, local_file: Path, tmp_path: Path) -> None:
+    assert local_file.stem not in tasks.packages
     module = tasks.import_module(str(local_file))
+    assert local_file.stem in tasks.packages
     assert tasks.import_module(str(local_file)) is module
     tasks.register("Mine", "my_local_task:make")
     assert tasks.get("mine") == TaskCfg(env=1)

@@ -1,7 +1,7 @@
 """Config tools: dotted overrides, JSON and the task registry."""
 
 from genelab.config.bounds import Amount, Count, Finite, Limit, NonNegative, Positive, Seed, Share, Widths, check_values
-from genelab.config.files import atomic_write_bytes, atomic_write_text
+from genelab.config.files import atomic_write_bytes, atomic_write_files, atomic_write_text, parse_json, read_json
 from genelab.config.memory import check_memory
 from genelab.config.overrides import (
     FieldInfo,
@@ -14,6 +14,7 @@ from genelab.config.overrides import (
 )
 from genelab.config.registry import TASKS, PluginFailure, TaskCfg, TaskEntry, TaskRegistry
 from genelab.config.serialize import dump_json, from_dict, load_json, to_dict
+from genelab.config.shape import expect
 
 __all__ = [
     "TASKS",
@@ -35,13 +36,17 @@ __all__ = [
     "apply_override",
     "apply_overrides",
     "atomic_write_bytes",
+    "atomic_write_files",
     "atomic_write_text",
     "check_memory",
     "check_values",
     "dump_json",
+    "expect",
     "from_dict",
     "iter_fields",
     "load_json",
+    "parse_json",
+    "read_json",
     "refuse_decided",
     "split_overrides",
     "to_dict",

@@ -17,13 +17,13 @@ from genelab.config.hints import (
     SEQUENCES,
     UNTYPED,
     element_types,
-    import_name,
     is_config,
     origin_of,
     union_members,
     value_type,
 )
-from genelab.errors import ConfigError, did_you_mean, summary
+from genelab.config.trust import look_up
+from genelab.errors import ConfigError, did_you_mean
 
 _TRUE, _FALSE, _NONE = ("true", "1", "yes", "on"), ("false", "0", "no", "off"), ("none", "null")
 MAX_KEYS_SHOWN = 8
@@ -93,7 +93,7 @@ def _coerce(value: Any, hint: Any) -> Any:
     if origin is Literal:
         return _coerce_choice(value, get_args(hint))
     if origin in CALLABLES:
-        return _coerce_callable(value, must_be_class=origin is type)
+        return _coerce_callable(value, hint)
     if origin in SEQUENCES:
         return _coerce_sequence(value, hint)
     if origin in MAPPINGS:
@@ -146,16 +146,16 @@ def _coerce_enum(value: Any, cls: type[Enum]) -> Enum:
     return cls(_coerce_choice(value, tuple(member.value for member in cls)))
 
 
-def _coerce_callable(value: Any, must_be_class: bool) -> Any:
+def _coerce_callable(value: Any, hint: Any) -> Any:
     if isinstance(value, str):
         name = _to_str(value)
         if ":" not in name:
             raise _Explained(f"expected the name of a callable as 'module:name', got {value!r}")
         try:
-            value = import_name(name)
-        except Exception as error:
-            raise _Explained(f"cannot import {name!r}: {summary(error)}") from error
-    if not (isinstance(value, type) if must_be_class else callable(value)):
+            value = look_up(name, "callable", hint)
+        except ConfigError as error:
+            raise _Explained(str(error)) from error
+    if not (isinstance(value, type) if origin_of(hint) is type else callable(value)):
         raise ValueError
     return value
 

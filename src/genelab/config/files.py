@@ -1,27 +1,124 @@
-"""Files that are either there in full or not there: written to a temporary name, then renamed."""
+"""Files as data: written whole or not at all, and read with bounds.
 
+A file is written to a temporary name beside it and renamed. A symbolic link is followed, so that what it points to is
+what changes; a device, a pipe or a directory is never replaced.
+"""
+
+import contextlib
+import json
+import math
 import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from genelab.errors import ConfigError
+
+MAX_JSON_BYTES = 64 * 2**20
+"""No JSON file of ours is larger; one that is was not made by us."""
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 
 
-def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Replace the file with this text (UTF-8) in one step, making its directory if there is none."""
-    atomic_write_bytes(path, text.encode())
+def atomic_write_text(path: str | os.PathLike[str], text: str, *, parents: bool = True) -> None:
+    """Replace the file with this text (UTF-8) in one step, making its directory if there is none, or failing."""
+    atomic_write_bytes(path, text.encode(), parents=parents)
 
 
-def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Replace the file with these bytes in one step, making its directory if there is none."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+def atomic_write_bytes(path: str | os.PathLike[str], data: bytes, *, parents: bool = True) -> None:
+    """Replace the file with these bytes in one step, making its directory if there is none, or failing."""
+    atomic_write_files({Path(path): data}, parents=parents)
+
+
+def atomic_write_files(files: Mapping[Path, bytes], *, parents: bool = True) -> None:
+    """Replace files; if one of them cannot be written, none is."""
+    with contextlib.ExitStack() as stack:
+        temporaries = [stack.enter_context(replacing(path, parents=parents)) for path in files]
+        for temporary, data in zip(temporaries, files.values(), strict=True):
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], *, parents: bool = True) -> Iterator[Path]:
+    """A temporary name to write to, which takes the file's name when the block ends, and goes if it fails."""
+    target = writable_target(path)
+    if parents:
+        target.parent.mkdir(parents=True, exist_ok=True)
     # In the same directory, since a rename is atomic only within one file system. Opened by name and not with
     # `tempfile`, whose files no other user may read.
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
     try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
         os.replace(temporary, target)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
+
+
+def writable_target(path: str | os.PathLike[str]) -> Path:
+    """The file that is written where `path` is asked for; an OSError where that is no regular file."""
+    target = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(target).st_mode  # a loop of links is still a link here
+        if not stat.S_ISREG(mode):
+            raise OSError(0, "it is a directory" if stat.S_ISDIR(mode) else "it is no regular file", str(path))
+    return target
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Delete what a writer that was killed left: `.name.1a2b3c4d.tmp`."""
+    for path in directory.glob(".*.tmp"):
+        if _LEFTOVER.fullmatch(path.name):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """The first bytes of a file."""
+    with open(path, "rb") as file:
+        return file.read(size)
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file says; numbers that no float can be are refused, as are files too large or too deep."""
+    try:
+        if not Path(path).is_file() and Path(path).exists():
+            raise ConfigError(f"{path}: not a regular file")  # a pipe would be waited for
+        if os.path.getsize(path) > MAX_JSON_BYTES:
+            raise ConfigError(f"{path}: larger than {MAX_JSON_BYTES // 2**20} MB, no file of genelab")
+        return parse_json(Path(path).read_bytes(), str(path))
+    except (OSError, ValueError) as error:  # a path with a null byte is a ValueError
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def parse_json(data: str | bytes, where: str) -> Any:
+    """What JSON text says; `where` names its source in errors."""
+    try:
+        value = json.loads(data, parse_int=_int, parse_float=_float, parse_constant=_float)
+        if _SURROGATE.search(data if isinstance(data, bytes) else data.encode()):
+            json.dumps(value, ensure_ascii=False).encode()  # half a character cannot be printed
+        return value
+    except RecursionError:
+        raise ConfigError(f"{where}: not JSON that can be read: nested too deeply") from None
+    except ValueError as error:
+        raise ConfigError(f"{where}: not JSON: {error}") from error
+
+
+def _float(word: str) -> float:
+    """Python would read NaN and Infinity, which are no JSON, and 1e999 as infinite."""
+    value = float(word)
+    if not math.isfinite(value):
+        raise ValueError(f"{word[:20]} is no number")
+    return value
+
+
+def _int(word: str) -> int:
+    _float(word)
+    return int(word)

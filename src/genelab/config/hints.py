@@ -8,9 +8,10 @@ import inspect
 import operator
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from enum import Enum
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 SEQUENCES = (list, tuple, collections.abc.Sequence)
 MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
@@ -28,7 +29,9 @@ class Unknown(metaclass=_UnknownMeta):
     """Stands in an annotation for a name that is imported only under TYPE_CHECKING: as good as `Any`."""
 
 
-class _Namespace(dict[str, Any]):
+class Namespace(dict[str, Any]):
+    """Names for annotations: what is not there is `Unknown`."""
+
     def __missing__(self, name: str) -> Any:
         return Unknown
 
@@ -49,15 +52,15 @@ def field_types(cls: type, *, with_bounds: bool = False) -> Mapping[str, Any]:
         )
         module = sys.modules.get(owner.__module__)
         names = {**vars(owner), **vars(builtins), **(vars(module) if module else {})}
-        resolved[field.name] = _resolved(field.type, names, with_bounds=with_bounds)
+        resolved[field.name] = resolve(field.type, names, with_bounds=with_bounds)
     return types.MappingProxyType(resolved)
 
 
-def _resolved(annotation: Any, names: Mapping[str, Any], *, with_bounds: bool = False) -> Any:
+def resolve(annotation: Any, names: Mapping[str, Any], *, with_bounds: bool = False) -> Any:
     """What an annotation means where these names are known; `Any` if that cannot be told."""
     holder = type("holder", (), {"__annotations__": {"it": annotation}})
     try:
-        return get_type_hints(holder, {}, _Namespace(names), with_bounds)["it"]
+        return get_type_hints(holder, {}, Namespace(names), with_bounds)["it"]
     except (NameError, AttributeError, TypeError, SyntaxError):
         return Any
 
@@ -70,7 +73,7 @@ def parameter_types(func: Any) -> ParameterTypes:
     """The annotated types of what a term is called with: a function, or a class whose instances are called."""
     call = inspect.unwrap(func.__call__ if isinstance(func, type) else func)
     names = {**vars(builtins), **getattr(call, "__globals__", {})}
-    return ParameterTypes({key: _resolved(hint, names) for key, hint in getattr(call, "__annotations__", {}).items()})
+    return ParameterTypes({key: resolve(hint, names) for key, hint in getattr(call, "__annotations__", {}).items()})
 
 
 def origin_of(hint: Any) -> Any:
@@ -110,6 +113,55 @@ def import_name(name: str) -> Any:
     if not (module and qualname):
         raise ValueError(f"{name!r} is not of the form 'module:name'")
     return operator.attrgetter(qualname)(importlib.import_module(module))
+
+
+def names_in(node: Any) -> Iterator[str]:
+    """Every function and class that a config names or is made of, as "module:name"."""
+    if is_config(node):
+        yield _name(type(node))
+        yield from names_in(list(vars(node).values()))
+    elif isinstance(node, dict):
+        yield from names_in(list(node.values()))
+    elif isinstance(node, list | tuple):
+        for item in node:
+            yield from names_in(item)
+    elif isinstance(node, Enum):
+        yield _name(type(node))
+    elif callable(node):
+        yield _name(node)
+
+
+def _name(obj: Any) -> str:
+    return f"{getattr(obj, '__module__', None)}:{getattr(obj, '__qualname__', None)}"
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type; lists and tuples count alike, as do whole numbers for real ones."""
+    if isinstance(value, bool | None):
+        kinds = [origin_of(member) for member in union_members(hint)]
+        return type(value) in kinds or any(kind in UNTYPED for kind in kinds) or _is_choice(value, hint)
+    return any(_fits(value, member) for member in union_members(hint))
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    kind = origin_of(hint)
+    if kind is Literal:
+        return _is_choice(value, hint)
+    if kind in CALLABLES:
+        return isinstance(value, type) if kind is type else callable(value)
+    if kind in SEQUENCES:
+        kinds = element_types(hint, len(value)) if isinstance(value, list | tuple) else None
+        return kinds is not None and all(map(fits, value, kinds))
+    if kind in MAPPINGS:
+        return isinstance(value, dict) and all(fits(item, value_type(hint)) for item in value.values())
+    if kind is float:
+        return isinstance(value, int | float)
+    return kind in UNTYPED or not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _is_choice(value: Any, hint: Any) -> bool:
+    choices = [choice for member in union_members(hint) if origin_of(member) is Literal for choice in get_args(member)]
+    return any(type(value) is type(choice) and value == choice for choice in choices)
 
 
 def join_path(path: str, key: object) -> str:

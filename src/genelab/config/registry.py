@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from genelab.config.hints import import_name
+from genelab.config.hints import import_name, names_in
 from genelab.errors import ConfigError, UsageError, did_you_mean, summary
 
 ENTRY_POINT_GROUP = "genelab.tasks"
@@ -66,7 +66,10 @@ class TaskRegistry:
         self.failures: list[PluginFailure] = []
         self.imported: list[str] = []
         """Modules that the user named with `--import`, for commands that are printed."""
+        self.named: set[str] = set()
+        """What the configs of the tasks made so far name, as "module:name"."""
         self._entries: dict[str, TaskEntry] = {}
+        self._packages: set[str] = set()
         self._plugins_loaded = False
 
     def register(
@@ -82,6 +85,7 @@ class TaskRegistry:
         name = _factory_name(factory)
         if not all(name.partition(":")):
             raise ConfigError(f"task {id!r}: the factory must be 'module:function' or a function, got {name!r}")
+        self.trust(name)
         known = self._entries.get(id.casefold())
         if known is None:
             self._entries[id.casefold()] = TaskEntry(
@@ -108,7 +112,20 @@ class TaskRegistry:
         except (Exception, SystemExit, GeneratorExit) as error:
             made_by = _factory_name(entry.factory)
             raise UsageError(f"task {entry.id!r} cannot be made by {made_by!r}: {summary(error)}") from error
+        self.named.update(names_in(cfg))
         return copy.deepcopy(cfg)
+
+    @property
+    def packages(self) -> frozenset[str]:
+        """The top-level packages that brought tasks: configs in files may name their functions and classes."""
+        self.load_plugins()
+        return frozenset(self._packages)
+
+    def trust(self, module: str) -> None:
+        """Let configs name what is in the package of this module, though it brings no task."""
+        package = module.partition(":")[0].partition(".")[0]
+        if package not in sys.stdlib_module_names:  # as a factory made by `functools.partial` would name
+            self._packages.add(package)
 
     def entry(self, id: str) -> TaskEntry:
         """What is known of a task without making it."""
@@ -146,6 +163,7 @@ class TaskRegistry:
         for plugin in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda plugin: plugin.name):
             try:
                 loaded = plugin.load()
+                self.trust(plugin.value)
                 if callable(loaded):
                     loaded()
             except (Exception, SystemExit, GeneratorExit) as error:
@@ -163,11 +181,12 @@ class TaskRegistry:
             else:
                 _make_importable(Path.cwd())
                 module = importlib.import_module(name)
-            if name not in self.imported:
-                self.imported.append(name)
-            return module
         except (Exception, SystemExit, GeneratorExit) as error:
             raise UsageError(f"cannot import {name!r}: {summary(error)}") from error
+        self.trust(module.__name__)
+        if name not in self.imported:
+            self.imported.append(name)
+        return module
 
 
 def _factory_name(factory: str | Callable[[], TaskCfg]) -> str:

@@ -12,15 +12,17 @@ import sys
 import types
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
-from genelab.config.files import atomic_write_text
+from genelab.config.coerce import readable
+from genelab.config.files import atomic_write_text, read_json
 from genelab.config.hints import (
     CALLABLES,
     SEQUENCES,
+    UNTYPED,
     element_types,
     field_types,
+    fits,
     import_name,
     join_path,
     only_member,
@@ -28,6 +30,8 @@ from genelab.config.hints import (
     union_members,
     value_type,
 )
+from genelab.config.shape import short
+from genelab.config.trust import Kind, look_up
 from genelab.errors import ConfigError, did_you_mean, summary
 
 
@@ -38,7 +42,10 @@ def to_dict(cfg: object) -> Any:
 
 def from_dict(data: Any, expected: Any = None) -> Any:
     """The config that `to_dict` was given; `expected` is the type it must have, and that of data without a type."""
-    value = _decode(data, Any if expected is None else expected, "")
+    try:
+        value = _decode(data, Any if expected is None else expected, "")
+    except RecursionError:
+        raise ConfigError("nested too deeply") from None
     if isinstance(expected, type) and not isinstance(value, expected):
         raise ConfigError(f"expected {expected.__name__}, got {type(value).__name__}")
     return value
@@ -51,12 +58,7 @@ def dump_json(cfg: object, path: str | os.PathLike[str]) -> None:
 
 def load_json(path: str | os.PathLike[str], expected: Any = None) -> Any:
     """Read a config that `dump_json` wrote."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from error
+    data = read_json(path)
     try:
         return from_dict(data, expected)
     except ConfigError as error:
@@ -143,7 +145,7 @@ def _decode(data: Any, hint: Any, path: str) -> Any:
     if isinstance(data, str):
         kind = _not_none(hint)
         if origin_of(kind) in CALLABLES:
-            return _import(data, "callable", path)
+            return _import(data, "callable", path, kind)
         if _is_enum(kind):
             return _enum_member(kind, data, path)
     return data
@@ -152,7 +154,12 @@ def _decode(data: Any, hint: Any, path: str) -> Any:
 def _decode_object(data: dict[str, Any], hint: Any, path: str) -> Any:
     match data:
         case {"__type__": str(name), **values}:
-            return _decode_dataclass(_import(name, "dataclass", path), values, path)
+            cls = _import(name, "dataclass", path)
+            kinds = [origin_of(member) for member in union_members(hint)]
+            if not any(kind in UNTYPED or (isinstance(kind, type) and issubclass(cls, kind)) for kind in kinds):
+                where = f"{path}: " if path else ""
+                raise ConfigError(f"{where}expected {readable(hint)}, got {cls.__name__}")
+            return _decode_dataclass(cls, values, path)
         case {"__enum__": str(name), "name": str(member), **rest} if not rest:
             return _enum_member(_import(name, "enum", path), member, path)
         case {"__callable__": str(name), **rest} if not rest:
@@ -188,6 +195,11 @@ def _decode_dataclass(cls: type, data: dict[str, Any], path: str) -> Any:
         near = did_you_mean(unknown[0], hints) if len(unknown) == 1 else ""
         raise ConfigError(f"{path or 'config'}: {cls.__name__} has no {', '.join(map(repr, unknown))}.{near}")
     values = {name: _decode(item, hints[name], join_path(path, name)) for name, item in data.items()}
+    defaults = {field.name: field.default for field in fields(cls)}
+    for name, value in values.items():
+        # What the class itself puts there is right, whatever its annotation says: `x: float = None`.
+        if not (fits(value, hints[name]) or type(value) is type(defaults[name])):
+            raise ConfigError(f"{join_path(path, name)}: expected {readable(hints[name])}, got {short(value)}")
     try:
         cfg = cls(**{field.name: values[field.name] for field in fields(cls) if field.init and field.name in values})
     except Exception as error:
@@ -205,14 +217,8 @@ def _enum_member(cls: type[Enum], name: str, path: str) -> Enum:
         raise ConfigError(f"{path or 'config'}: {cls.__name__} has no member {name!r}") from None
 
 
-def _import(name: str, what: str, path: str) -> Any:
-    """Look a name of the file up and see that it is what its place asks for. Nothing is called here."""
+def _import(name: str, kind: Kind, path: str, hint: Any = Any) -> Any:
     try:
-        obj = import_name(name)
-    except Exception as error:
-        raise ConfigError(f"{path or 'config'}: cannot import {name!r}: {summary(error)}") from error
-    is_class = isinstance(obj, type)
-    fits = {"dataclass": is_class and is_dataclass(obj), "enum": _is_enum(obj), "callable": callable(obj)}
-    if not fits[what]:
-        raise ConfigError(f"{path or 'config'}: {name!r} is no {what}")
-    return obj
+        return look_up(name, kind, hint)
+    except ConfigError as error:
+        raise ConfigError(f"{path or 'config'}: {error}") from error

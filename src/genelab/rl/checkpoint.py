@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genelab.config import atomic_write_bytes
+from genelab.config import atomic_write_bytes, expect
+from genelab.config.files import read_head
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
-from genelab.errors import GenelabError, UsageError
+from genelab.errors import GenelabError, UsageError, refusing
 from genelab.managers import Range
 from genelab.rl.transforms import check_transforms, transforms_of
 
+META: dict[str, Any] = {
+    "backend": str,
+    "task": str,
+    "schema": {
+        "observations": dict,
+        "actions": dict[str, int],
+        "transforms": dict[str, Any] | None,
+    },
+}
+"""What a checkpoint says about itself, of whatever library it is."""
 
-def save_atomically(content: Any, path: Path) -> None:
-    """`torch.save` to a temporary name, then rename."""
+
+def save_atomically(content: Any, path: Path, *, parents: bool = False) -> None:
+    """`torch.save` to a temporary name, then rename; the directory must be there unless it may be made."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    write_atomically(buffer.getvalue(), path)
+    write_atomically(buffer.getvalue(), path, parents=parents)
 
 
-def write_atomically(data: bytes, path: Path) -> None:
-    """Write a checkpoint file to a temporary name, then rename."""
+def write_atomically(data: bytes, path: Path, *, parents: bool = False) -> None:
+    """Write a checkpoint file to a temporary name, then rename; a run directory that was deleted is not made again."""
     try:
-        atomic_write_bytes(path, data)
+        atomic_write_bytes(path, data, parents=parents)
     except OSError as error:
         raise GenelabError(f"cannot write {path}: {error.strerror}") from error
 
@@ -100,35 +111,44 @@ def check_meta(
     """
     if not isinstance(meta, dict):
         raise UsageError(f"{path}: not a checkpoint of GeneLab")
+    expect(meta, META, path)
+    for name, group in meta["schema"]["observations"].items():
+        expect(group, {"history": int, "terms": dict[str, int]}, path, f"schema.observations.{name}")
     if meta["backend"] != backend:
         raise UsageError(f"{path}: made with {meta['backend']}, but this task's agent is of {backend}")
     if env is not None:
         saved, here = meta["schema"], schema_of(env)
         check_schema(saved, _without_new_terms(here, saved) if may_grow else here, path, meta["task"])
         if not to_learn:
-            check_transforms(meta["schema"].get("transforms", {}), env, path)
+            check_transforms(meta["schema"].get("transforms") or {}, env, path)
             begin_at_stage(env, meta["schema"].get("stage", {}), path)
 
 
 def check_archive(path: Path) -> None:
-    """Refuse what cannot be a checkpoint file at all: all of them are ZIP archives."""
+    """Refuse what cannot be a checkpoint file at all: all of them are ZIP archives, and small where they are text."""
     if path.is_dir():
         raise UsageError(f"{path}: a directory, not a checkpoint file")
     if not path.is_file():
         raise UsageError(f"{path}: no such checkpoint")
-    if not zipfile.is_zipfile(path):
-        head = path.read_bytes()[:200].lstrip().lower()
-        what = "an HTML page" if head.startswith((b"<!doctype", b"<html")) else "damaged, or of another kind"
-        raise UsageError(f"{path}: not a checkpoint, but {what}")
+    try:
+        head = read_head(path, 200)
+        if zipfile.is_zipfile(path):
+            return
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    page = head.lstrip().lower().startswith((b"<!doctype", b"<html"))
+    what = "an HTML page" if page else "empty" if not head else "damaged, or of another kind"
+    raise UsageError(f"{path}: not a checkpoint, but {what}")
 
 
 def read_safely(path: Path) -> Any:
     """The content of a file of tensors and plain values; no code in it is run."""
     check_archive(path)
-    try:
+    with refusing(path, "not a checkpoint that can be read safely"):
+        with zipfile.ZipFile(path) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise UsageError(f"{path}: not a checkpoint: torch compresses nothing")  # and a bomb is compressed
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise UsageError(f"{path}: not a checkpoint that can be read safely: {str(error).splitlines()[0]}") from error
 
 
 def check_schema(saved: dict[str, Any], here: dict[str, Any], path: Path, task: str) -> None:

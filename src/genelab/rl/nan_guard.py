@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genelab.config import TASKS, Override, from_dict, to_dict
+from genelab.config import TASKS, Override, expect, from_dict, parse_json, to_dict
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from genelab.errors import GenelabError, UsageError
+from genelab.errors import GenelabError, UsageError, refusing
 from genelab.rl.checkpoint import read_safely, save_atomically
 from genelab.rl.config import configure
 from genelab.rl.finite import Diverged, FiniteGuard, NotFiniteError
@@ -23,6 +23,15 @@ from genelab.rl.monitor import TrainingInterrupted, TrainMonitor
 
 SNAPSHOT_STEPS = 64
 """Control steps between two snapshots: a dump holds at most so many actions."""
+
+_DUMP: dict[str, Any] = {
+    "task": str,
+    "env": str,
+    "state": dict,
+    "actions": Tensor,
+    "environment": int,
+    "message": str,
+}
 
 
 class NanGuard(FiniteGuard):
@@ -68,6 +77,7 @@ class NanGuard(FiniteGuard):
                 "message": message,
             },
             dump,
+            parents=True,
         )
         return NotFiniteError(f"{message}. See it again: {self._command(dump)}")
 
@@ -117,30 +127,39 @@ class Replay:
 
 
 def load_replay(path: Path, task_id: str, overrides: Sequence[Override] = ()) -> Replay:
-    """The environment of a dump, with the config of its run but for the overrides."""
+    """The environment of a dump, with the config of its run but for the overrides.
+
+    The dump is data: its config may name only functions that the task's own packages have.
+    """
     content = read_safely(path)
     if not isinstance(content, dict) or "actions" not in content or "environment" not in content:
         raise UsageError(f"{path}: not a dump of the NaN guard")
+    expect(content, _DUMP, path)
     if content["task"].lower() != task_id.lower():
         raise UsageError(f"{path}: a dump of {content['task']}, not of {task_id}")
-    cfg = _config(content["env"])
+    agent = TASKS.get(task_id).agent  # also, what the task's config names may be named by the dump's
+    with refusing(path, "a dump that cannot be played"):
+        cfg, plain_cfg = (_config(content["env"]) for _ in range(2))
     num_envs = cfg.scene.num_envs
-    configure(cfg, TASKS.get(task_id).agent, overrides)
+    configure(cfg, agent, overrides)
     if cfg.scene.num_envs != num_envs:
         raise UsageError(f"{path}: a dump of {num_envs} environments, which cannot be {cfg.scene.num_envs}")
-    env = ManagerBasedRlEnv(cfg)
     state = content["state"]
-    if any(map(_is_of_the_world, overrides)):
-        with closing(ManagerBasedRlEnv(_config(content["env"]))) as plain:
-            state = _with_changes(state, plain.state_dict(), env.state_dict())
-    keys = ("actions", "environment", "message")
-    return Replay(env=env, state=state, **{key: content[key] for key in keys})
+    with refusing(path, "a dump that cannot be played"):
+        env = ManagerBasedRlEnv(cfg)
+        if any(map(_is_of_the_world, overrides)):
+            with closing(ManagerBasedRlEnv(plain_cfg)) as plain:
+                state = _with_changes(state, plain.state_dict(), env.state_dict())
+        actions, environment = content["actions"], content["environment"]
+        if actions.shape[1:] != (num_envs, env.action_dim) or environment not in range(num_envs):
+            raise UsageError(f"its actions are not those of {num_envs} environments")
+        replay = Replay(env=env, state=state, actions=actions, environment=environment, message=content["message"])
+        replay.rewind()
+    return replay
 
 
 def _config(text: str) -> ManagerBasedRlEnvCfg:
-    cfg = from_dict(json.loads(text))
-    assert isinstance(cfg, ManagerBasedRlEnvCfg)
-    return cfg
+    return from_dict(parse_json(text, "env"), ManagerBasedRlEnvCfg)
 
 
 def _with_changes(saved: Mapping[str, Any], plain: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
-from genelab.errors import UsageError
+from genelab.errors import UsageError, refusing
 from genelab.rl.backends.base import InferenceSetup, select_backend
 from genelab.rl.exported import is_exported, load_exported
 
@@ -26,7 +26,9 @@ def load_policy(
         if not deterministic:
             raise UsageError(f"{checkpoint}: an exported policy is deterministic; --stochastic needs a checkpoint")
         return load_exported(env, checkpoint)
-    return select_backend(agent_cfg).load(env, agent_cfg, checkpoint, deterministic=deterministic)
+    backend = select_backend(agent_cfg)
+    with refusing(checkpoint, "a damaged checkpoint"):
+        return backend.load(env, agent_cfg, checkpoint, deterministic=deterministic)
 
 
 def zero_policy(env: ManagerBasedEnv) -> Policy:

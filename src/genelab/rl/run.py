@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import importlib.metadata
 import json
 import os
 import platform
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from genelab.config import atomic_write_text, dump_json
+from genelab.config import atomic_write_text, dump_json, expect, read_json
+from genelab.config.files import remove_leftovers
 from genelab.errors import GenelabError, UsageError
 
 Status = Literal["running", "completed", "interrupted", "failed"]
+LOCK_FILE = ".lock"
+"""Names the process that owns a run directory, while it does."""
+_ATTEMPTS = 6
 _PACKAGES = (
     "genelab",
     "torch",
@@ -29,6 +36,96 @@ _PACKAGES = (
     "rl-games",
 )
 
+RECORD: dict[str, Any] = {
+    "task": str,
+    "backend": str,
+    "status": str,
+    "started_at": str,
+    "seed": int,
+    "num_envs": int,
+    "engine": str,
+    "device": str,
+    "experiment": str | None,
+    "ranks": int | None,
+    "logger": str | None,
+    "overrides": list[str] | None,
+    "command": str | None,
+    "wall_seconds": float | None,
+    "env_steps": int | None,
+    "steps_per_second": float | None,
+    "resumed_from": str | None,
+    "versions": dict[str, str | None] | None,
+    "hardware": dict[str, str | int | list[str] | None] | None,
+    "git": dict[str, str | bool] | None,
+}
+"""What `run.json` says, as far as anything reads it."""
+
+
+class Lock:
+    """That one process writes to a directory: an advisory lock of the system, which ends with the process."""
+
+    def __init__(self, file: int, path: Path) -> None:
+        self._file = file
+        self._path = path
+
+    @classmethod
+    def take(cls, directory: Path) -> Lock:
+        """Own the directory, or say who does."""
+        path = directory / LOCK_FILE
+        for attempt in range(_ATTEMPTS):
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            if _locks(file, fcntl.LOCK_EX):
+                if _is_still(path, file):  # its last owner may have taken the file away meanwhile
+                    os.ftruncate(file, 0)
+                    os.write(file, f"{os.getpid()} {platform.node()}\n".encode())
+                    return cls(file, path)
+            elif attempt == _ATTEMPTS - 1:
+                owner = os.read(file, 200).decode(errors="replace").split()
+                os.close(file)
+                who = f"process {owner[0]} on {owner[1]}" if len(owner) == 2 else "another process"
+                raise UsageError(f"{directory} is in use by {who}: wait for its end, or choose another directory")
+            os.close(file)
+            time.sleep(0.05)  # somebody may only be looking whether it is taken
+        raise UsageError(f"{directory} is in use by another process")
+
+    @classmethod
+    def is_taken(cls, directory: Path) -> bool:
+        """Whether a process owns the directory now."""
+        try:
+            file = os.open(directory / LOCK_FILE, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            return not _locks(file, fcntl.LOCK_SH)
+        finally:
+            os.close(file)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        if _is_still(self._path, self._file):
+            self._path.unlink(missing_ok=True)
+        os.close(self._file)
+
+
+def _locks(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks: nobody can be told from nobody
+    return True
+
+
+def _is_still(path: Path, file: int) -> bool:
+    """Whether the open file is the one of that name."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file))
+    except OSError:
+        return False
+
 
 class RunDirectory:
     """Writes `params/*.json` and keeps `run.json` true."""
@@ -36,6 +133,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.record: dict[str, Any] = {}
+        self._earlier: dict[str, Any] = {}
         self._before: set[Path] | None = None
         """What was there before this run was created; None: it was not created by this."""
 
@@ -49,6 +147,23 @@ class RunDirectory:
             number += 1
             path = base.with_name(f"{stamp}_{number}")
         return path
+
+    def check_free(self) -> None:
+        """Refuse a directory that has a run already."""
+        if (self.path / "run.json").exists():
+            raise UsageError(f"--log-dir: {self.path} already holds a run; choose another, or --resume {self.path}")
+
+    @contextlib.contextmanager
+    def owned(self) -> Iterator[None]:
+        """Let no other process write here while the block runs, and clean up after one that was killed."""
+        try:
+            lock = Lock.take(self.path)
+        except OSError as error:
+            raise UsageError(f"cannot write to {self.path}: {error.strerror}") from error
+        with lock:
+            for home in (self.path, self.path / "params", self.path / "videos"):
+                remove_leftovers(home)
+            yield
 
     def create(self) -> None:
         """Make the directory, and make sure that it can be written to."""
@@ -73,15 +188,18 @@ class RunDirectory:
     def _own(self) -> list[Path]:
         """What a run has before it learns; a directory after what is in it."""
         params = self.path / "params"
-        files = [params / "env.json", params / "agent.json", self.path / "run.json", *self.path.glob("events.out.*")]
+        files = [params / "env.json", params / "agent.json", self.path / "run.json", self.path / LOCK_FILE]
+        files += self.path.glob("events.out.*")
         return [*files, params, self.path]
 
     def read(self) -> dict[str, Any]:
         """What the run says about itself."""
         try:
-            self.record = json.loads((self.path / "run.json").read_text())
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{self.path} is not a run directory: it has no readable run.json") from error
+            self.record = expect(read_json(self.path / "run.json"), RECORD, self.path / "run.json")
+        except UsageError as error:
+            raise UsageError(f"{self.path} is not a run directory: {error}") from error
+        if self.record["status"] == "running" and not Lock.is_taken(self.path):
+            self.record["status"] = "interrupted"  # it was killed, and could not say so
         return self.record
 
     def write_params(self, env: Any, agent: Any) -> None:
@@ -91,8 +209,11 @@ class RunDirectory:
 
     def start(self, **facts: Any) -> None:
         """Say what the run is."""
+        self._earlier = self.record
         self.record = {
             **facts,
+            "pid": os.getpid(),
+            "host": platform.node(),
             "command": " ".join(sys.argv),
             "status": "running",
             "started_at": _now(),
@@ -103,6 +224,12 @@ class RunDirectory:
             "git": git_revision(),
         }
         self._write()
+
+    def revert(self) -> None:
+        """Say again what was said before this start: the run cannot go on, and is as it was."""
+        if self._earlier:
+            self.record = self._earlier
+            self._write()
 
     def finish(self, status: Status, **facts: Any) -> None:
         """Say how the run ended."""
@@ -118,7 +245,8 @@ class RunDirectory:
 
     def _write(self) -> None:
         try:
-            atomic_write_text(self.path / "run.json", json.dumps(self.record, indent=2) + "\n")
+            text = json.dumps(self.record, indent=2) + "\n"
+            atomic_write_text(self.path / "run.json", text, parents=False)  # a directory that was deleted stays so
         except OSError as error:
             raise GenelabError(f"cannot write {self.path / 'run.json'}: {error.strerror}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -11,11 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from genelab.config import TASKS, Override, load_json
+from genelab.config import TASKS, Override, expect, load_json
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from genelab.errors import GenelabError, UsageError
+from genelab.errors import GenelabError, UsageError, refusing
 from genelab.rl.backends import Backend, TrainContext, select_backend
+from genelab.rl.checkpoint import read_safely
 from genelab.rl.config import BackendConfig, configure
 from genelab.rl.eval_callback import EvalCallback
 from genelab.rl.evaluator import eval_cfg, world_of_run
@@ -27,7 +30,7 @@ from genelab.rl.loggers import LoggerName, check_logger, open_logger
 from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writer
 from genelab.rl.nan_guard import NanGuard, blaming_the_learner
 from genelab.rl.profiling import ProfileCfg, profiler
-from genelab.rl.run import RunDirectory
+from genelab.rl.run import RunDirectory, Status
 from genelab.rl.stop import stop_on_signals
 
 
@@ -62,6 +65,16 @@ class EvalOptions:
     seed: int = 0
     quiet: bool = False
     """Do not tell what each evaluation found; the logs and `best_model_meta.json` do."""
+
+
+_RESUME: dict[str, Any] = {
+    "checkpoint": str,
+    "learner": dict,
+    "env": dict,
+    "monitor": {"done": int, "iterations": int, "env_steps": int, "episodes": dict, "best": Any},
+    "torch_rng": Tensor,
+}
+"""What `resume.pt` has."""
 
 
 def train_task(
@@ -114,13 +127,15 @@ def train_task(
     training.overrides = tuple(overrides)
     training.on_env = on_env
     run.create()
-    run.write_params(cfg.env, cfg.agent)
-    try:
-        return training.start(checkpoint=checkpoint)
-    except UsageError:
-        if not training.learned:
-            run.discard()
-        raise
+    with run.owned():
+        run.check_free()  # once more: another may have come and gone
+        run.write_params(cfg.env, cfg.agent)
+        try:
+            return training.start(checkpoint=checkpoint)
+        except UsageError:
+            if not training.learned:
+                run.discard()
+            raise
 
 
 def resume_task(
@@ -149,17 +164,22 @@ def resume_task(
         raise UsageError(f"--resume: {run_dir} has no resume.pt: the run ended before its first checkpoint")
     logger = logger or record.get("logger", "tensorboard")
     check_logger(logger)
-    env, agent = (load_json(run_dir / "params" / f"{name}.json") for name in ("env", "agent"))
-    backend = select_backend(agent)
+    if record["task"] in TASKS:
+        TASKS.get(record["task"])  # its config may name functions of other packages, too
+    env = load_json(run_dir / "params" / "env.json", ManagerBasedRlEnvCfg)
+    agent = load_json(run_dir / "params" / "agent.json", BackendConfig)
+    with refusing(run_dir / "params" / "agent.json"):
+        backend = select_backend(agent)
     if max_iterations is not None:
         backend.set_budget(agent, max_iterations)
     configure(env, agent, learns=True)
-    state = torch.load(run_dir / "resume.pt", weights_only=True)
+    state = expect(read_safely(run_dir / "resume.pt"), _RESUME, run_dir / "resume.pt")
     if state["monitor"]["done"] >= backend.budget(agent):
         raise UsageError(f"--resume: {run_dir} has spent its {backend.unit}; give a larger --max-iterations")
     training = _Training(record["task"], env, agent, backend, run, logger, evaluation, film, profile, report, notify)
     training.overrides = tuple(Override(*change.split("=", 1)) for change in record.get("overrides", []))
-    return training.start(resume=state)
+    with run.owned():
+        return training.start(resume=state)
 
 
 class _Training:
@@ -199,7 +219,8 @@ class _Training:
     def start(self, *, checkpoint: Path | None = None, resume: dict[str, Any] | None = None) -> TrainResult:
         """Train, and say in `run.json` how it ended."""
         seed_everything(self.rank.seed(self.agent.seed))
-        env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
+        with contextlib.nullcontext() if resume is None else refusing(self.run.path / "params" / "env.json"):
+            env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
         groups = env.observation_manager.groups.values()
         self.agent.validate_rollouts(env.num_envs, width=env.action_dim + sum(group.dim for group in groups))
         env.watcher = guard = NanGuard(env, self.task_id, self.run.path, self.overrides)
@@ -246,7 +267,7 @@ class _Training:
         resume: dict[str, Any] | None,
     ) -> TrainResult:
         leads = self.rank.leads
-        status: Literal["completed", "interrupted", "failed"] = "failed"
+        status: Literal["completed", "interrupted", "failed", "refused"] = "failed"
         evaluation = self._eval_callback(env.num_envs) if leads else None
         film = self._film_callback() if leads else None
         start = time.perf_counter()
@@ -264,6 +285,13 @@ class _Training:
                 film=film,
                 iteration_hook=trace.step,
             )
+            ready = False
+
+            def restore() -> None:
+                nonlocal ready
+                _restore(env, monitor, resume)
+                ready = True
+
             context = TrainContext(
                 task_id=self.task_id,
                 env=env,
@@ -272,7 +300,7 @@ class _Training:
                 monitor=monitor,
                 checkpoint=checkpoint,
                 resume=None if resume is None else resume["learner"],
-                on_ready=lambda: _restore(env, monitor, resume),
+                on_ready=restore,
                 notify=self.notify,
             )
             try:
@@ -288,17 +316,24 @@ class _Training:
             except KeyboardInterrupt:
                 status = "interrupted"
                 raise
+            except Exception:
+                source = checkpoint if resume is None else self.run.path / "resume.pt"
+                if ready or source is None:
+                    raise
+                status = "refused"
+                with refusing(source, "cannot go on from it"):
+                    raise
             finally:
                 seconds = time.perf_counter() - start
-                rate = monitor.env_steps / seconds if seconds > 0 else 0.0
-                self.run.finish(status, env_steps=monitor.env_steps, steps_per_second=round(rate, 1))
-                if writer is not None:
-                    writer.close()
                 for callback in (evaluation, film):
                     if callback is not None:
                         callback.env.close()
+                self._end(status, monitor, seconds)
+                if writer is not None:
+                    writer.close()
         last = monitor.last_checkpoint
         assert last is not None
+        assert status in ("completed", "interrupted")
         return TrainResult(
             path=self.run.path,
             checkpoint=last,
@@ -309,6 +344,14 @@ class _Training:
             overrides=self.overrides,
             traces=trace.files,
         )
+
+    def _end(self, status: Status | Literal["refused"], monitor: TrainMonitor, seconds: float) -> None:
+        """Say how the run ended; what could not be resumed is as it was."""
+        if status == "refused":
+            self.run.revert()
+        else:
+            rate = monitor.env_steps / seconds if seconds > 0 else 0.0
+            self.run.finish(status, env_steps=monitor.env_steps, steps_per_second=round(rate, 1))
 
     def _eval_callback(self, num_envs: int) -> EvalCallback | None:
         options = self.evaluation

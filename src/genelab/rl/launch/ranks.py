@@ -129,13 +129,20 @@ def open_run(path: Path) -> RunDirectory:
     """The directory of a new run, for this rank."""
     if not Rank.current().leads:
         return FollowerRun(path)
-    if (path / "run.json").exists():
-        raise UsageError(f"--log-dir: {path} already holds a run; choose another, or --resume {path}")
-    return RunDirectory(path)
+    run = RunDirectory(path)
+    run.check_free()
+    return run
 
 
 class FollowerRun(RunDirectory):
     """The run directory for a rank that does not lead: it leaves everything to rank 0."""
+
+    def check_free(self) -> None:
+        pass
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        yield
 
     def create(self) -> None:
         pass
@@ -224,7 +231,7 @@ def train_ranks(
 
 def _say_that_it_failed(run: RunDirectory) -> None:
     """Rank 0 had perhaps no time to."""
-    if (run.path / "run.json").exists() and run.read()["status"] == "running":
+    if (run.path / "run.json").exists() and run.read().get("ended_at") is None:
         run.finish("failed")
 
 

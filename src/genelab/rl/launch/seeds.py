@@ -211,7 +211,8 @@ def tell_launcher(report: Callable[[Progress], None]) -> Callable[[Progress], No
 
     def both(progress: Progress) -> None:
         report(progress)
-        atomic_write_text(file, json.dumps(dataclasses.asdict(progress)))
+        with contextlib.suppress(OSError):  # the run itself says that its directory is gone
+            atomic_write_text(file, json.dumps(dataclasses.asdict(progress)), parents=False)
 
     return both
 

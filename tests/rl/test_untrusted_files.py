@@ -1,0 +1,312 @@
+"""Files that a run leaves are data: none runs code, and a bad one is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from genelab.cli.main import run
+from genelab.config import to_dict
+from genelab.config.registry import TASKS
+from genelab.rl import train_task
+
+TASK = "GeneLab-Inverted-Pendulum-v0"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two iterations."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    train_task(TASK, num_envs=4, max_iterations=2, seed=1, log_dir=path)
+    return path
+
+
+@pytest.fixture
+def home(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the run, `./run`, to spoil."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(trained, "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The one line that a command is refused with."""
+
+    def call(*words: str) -> str:
+        capfd.readouterr()
+        assert run(list(words)) == 2
+        lines = capfd.readouterr().err.splitlines()
+        assert len(lines) == 1, lines
+        return lines[0]
+
+    return call
+
+
+def resume(*more: str) -> list[str]:
+    return ["train", TASK, "--resume", "run", "--max-iterations", "3", "--quiet", *more]
+
+
+def edit(file: Path, *path: str, value: Any) -> None:
+    """Change one value of a JSON file."""
+    data = json.loads(file.read_text())
+    node = data
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+    file.write_text(json.dumps(data))
+
+
+SHELL = [
+    ("os:system", {"command": "touch owned"}),
+    ("subprocess:check_output", {"args": "touch owned", "shell": True}),
+    ("genelab.rl.launch:Process", {"command": ["touch", "owned"], "env": {}}),
+    ("genelab.config.files:atomic_write_text", {"path": "owned", "text": ""}),
+    ("genelab.scene.entity:Path.touch", {"self": "owned"}),
+]
+
+
+@pytest.mark.parametrize(("function", "arguments"), SHELL)
+def test_the_config_of_a_run_does_not_run_code_on_resume(
+    function: str, arguments: dict[str, Any], home: Path, refused: Callable[..., str]
+) -> None:
+    robot = ("scene", "entities", "robot")
+    edit(home / "params/env.json", *robot, "spec", value=function)
+    edit(home / "params/env.json", *robot, "spec_args", value=arguments)
+    assert f"genelab: run/params/env.json: scene.entities.robot.spec: '{function}' " in refused(*resume())
+    assert not Path("owned").exists()
+
+
+@pytest.mark.parametrize(("function", "arguments"), SHELL)
+def test_a_dump_does_not_run_code_on_replay(
+    function: str, arguments: dict[str, Any], home: Path, refused: Callable[..., str]
+) -> None:
+    env = to_dict(TASKS.get(TASK).env)
+    env["scene"]["entities"]["robot"] |= {"spec": function, "spec_args": arguments}
+    state = torch.load(home / "resume.pt", weights_only=True)["env"]
+    dump = {"task": TASK, "env": json.dumps(env), "state": state, "actions": torch.zeros(1, 4, 1)}
+    torch.save({**dump, "environment": 0, "message": "see"}, "nan_dump.pt")
+    line = refused("play", TASK, "--replay", "nan_dump.pt")
+    assert f"scene.entities.robot.spec: '{function}' " in line
+    assert not Path("owned").exists()
+
+
+def test_a_name_in_a_file_is_not_even_imported(home: Path, refused: Callable[..., str]) -> None:
+    Path("trap.py").write_text("open('owned', 'w')\n")
+    edit(home / "params/env.json", "rewards", "alive", "func", value="trap:f")
+    assert "'trap:f' may not be used here: trap brings no task" in refused(*resume())
+    edit(home / "params/env.json", "rewards", "alive", "func", value="genelab.mdp.rewards:is_alive")
+    edit(home / "params/env.json", "scene", "__type__", value="trap:Scene")
+    assert "'trap:Scene' may not be used here: trap brings no task" in refused(*resume())
+    assert not Path("owned").exists()
+
+
+@pytest.mark.parametrize("function", ["os:abort", "os:system", "genelab.rl.run:versions"])
+def test_the_command_line_follows_the_same_rule(function: str, home: Path, refused: Callable[..., str]) -> None:
+    for place in ("env.scene.entities.robot.spec", "env.rewards.alive.func"):
+        assert f"genelab: {place}: '{function}' may not be used here: " in refused(
+            "info", TASK, f"--{place}={function}"
+        )
+
+
+def spoil(**changes: Any) -> Callable[[Path], None]:
+    """Change parts of `resume.pt`; a dotted name is one part of a part, and None in a list takes it away."""
+
+    def change(path: Path) -> None:
+        content = torch.load(path, weights_only=True)
+        for name, value in changes.items():
+            *parents, key = name.split("__")
+            node = content
+            for parent in parents:
+                node = node[parent]
+            if value == []:
+                del node[key]
+            else:
+                node[key] = value
+        torch.save(content, path)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda path: path.write_bytes(b""), "not a checkpoint, but empty"),
+        (lambda path: path.write_bytes(path.read_bytes()[:3000]), "not a checkpoint, but damaged"),
+        (lambda path: torch.save({}, path), "checkpoint is missing"),
+        (lambda path: torch.save([1], path), "expected a dict, got [1]"),
+        (spoil(learner=None), "learner: expected dict, got None"),
+        (spoil(learner={}), "cannot go on from it: "),
+        (spoil(learner={"alg": 5}), "cannot go on from it: "),
+        (spoil(env=5), "env: expected dict, got 5"),
+        (spoil(env={}), "cannot go on from it: "),
+        (spoil(monitor=[]), "monitor: expected a dict, got None"),
+        (spoil(monitor__done="x"), "monitor.done: expected int, got 'x'"),
+        (spoil(monitor__episodes={}), "cannot go on from it: KeyError: 'returns'"),
+        (spoil(torch_rng=torch.zeros(3)), "cannot go on from it: "),
+        (spoil(torch_rng=None), "torch_rng: expected Tensor, got None"),
+    ],
+)
+def test_a_resume_file_that_is_not_whole_is_refused(
+    damage: Callable[[Path], None], says: str, home: Path, refused: Callable[..., str]
+) -> None:
+    before = json.loads((home / "run.json").read_text())
+    damage(home / "resume.pt")
+    line = refused(*resume())
+    assert "run/resume.pt: " in line
+    assert says in line
+    assert json.loads((home / "run.json").read_text()) == before  # the run is as it was
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return open, ("owned", "w")
+
+
+@pytest.mark.parametrize("name", ["resume.pt", "model_final.pt"])
+def test_a_pickle_that_calls_is_refused(name: str, home: Path, refused: Callable[..., str]) -> None:
+    torch.save({"learner": Evil()}, home / name)
+    words = resume() if name == "resume.pt" else ["eval", TASK, f"run/{name}", "--episodes", "1"]
+    assert f"run/{name}: not a checkpoint that can be read safely" in refused(*words)
+    assert not Path("owned").exists()
+
+
+def test_a_compressed_checkpoint_is_refused_unread(home: Path, refused: Callable[..., str]) -> None:
+    with zipfile.ZipFile("bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb/data.pkl", b" " * 10_000_000)
+    assert "not a checkpoint: torch compresses nothing" in refused("eval", TASK, "bomb.pt")
+
+
+def test_of_a_huge_file_only_the_first_bytes_are_read(home: Path, refused: Callable[..., str]) -> None:
+    with open("huge.pt", "wb") as file:
+        file.truncate(200 * 2**30)  # a hole: it takes no place on the disk, and no memory has room for it
+    assert "huge.pt: not a checkpoint, but damaged, or of another kind" in refused("eval", TASK, "huge.pt")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("task",), 5, "task: expected str, got 5"),
+        (("overrides",), 5, "overrides: expected list[str] | None, got 5"),
+        (("ranks",), "x", "ranks: expected int | None, got 'x'"),
+        (("status",), None, "status: expected str, got None"),
+        (("started_at",), 5, "started_at: expected str, got 5"),
+        (("backend",), [], "backend: expected str, got []"),
+        (("wall_seconds",), "x", "wall_seconds: expected float | None, got 'x'"),
+        (("versions",), [1], "versions: expected dict[str, str | None] | None, got [1]"),
+        (("hardware", "gpus"), 5.5, "hardware: expected "),
+        (("git",), "x", "git: expected "),
+    ],
+)
+def test_a_run_record_of_wrong_types_is_refused(
+    path: tuple[str, ...], value: Any, says: str, home: Path, refused: Callable[..., str]
+) -> None:
+    edit(home / "run.json", *path, value=value)
+    for words in (resume(), ["report", "run"]):
+        line = refused(*words)
+        assert "run/run.json: " in line
+        assert says in line
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "5", "", "{", "[" * 100_000, '{"task": "\\ud800"}', '{"seed": 1e999}'])
+def test_a_run_record_that_is_none_is_refused(text: str, home: Path, refused: Callable[..., str]) -> None:
+    (home / "run.json").write_text(text)
+    for words in (resume(), ["report", "run"]):
+        assert "genelab: run is not a run directory: run/run.json: " in refused(*words)
+
+
+@pytest.mark.parametrize("name", ["env", "agent"])
+@pytest.mark.parametrize("text", ["[]", "5", "null", '"x"', "{}", "[" * 100_000, '{"a":' * 900 + "1" + "}" * 900])
+def test_params_that_are_none_are_refused(text: str, name: str, home: Path, refused: Callable[..., str]) -> None:
+    (home / f"params/{name}.json").write_text(text)
+    assert f"run/params/{name}.json: " in refused(*resume())
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "value", "says"),
+    [
+        ("env", ("scene", "num_envs"), "x", "scene.num_envs: expected int, got 'x'"),
+        ("env", ("simulation", "dt"), None, "simulation.dt: expected float, got None"),
+        ("env", ("rewards",), [1], "rewards: expected "),
+        ("env", ("rewards", "alive"), 5, "rewards: expected "),
+        ("env", ("rewards", "alive", "params"), {"nothing": 1}, "has no parameter 'nothing'"),
+        ("agent", ("actor",), None, "actor: expected RslRlModelCfg, got None"),
+        ("agent", ("actor", "hidden_dims"), "x", "actor.hidden_dims: expected "),
+        ("agent", ("save_interval",), 1.5, "save_interval: expected int, got 1.5"),
+    ],
+)
+def test_params_of_wrong_types_are_refused_by_name(
+    file: str, path: tuple[str, ...], value: Any, says: str, home: Path, refused: Callable[..., str]
+) -> None:
+    edit(home / f"params/{file}.json", *path, value=value)
+    line = refused(*resume())
+    assert says in line
+
+
+def test_params_in_the_wrong_place_are_refused(home: Path, refused: Callable[..., str]) -> None:
+    shutil.copy(home / "params/env.json", home / "params/agent.json")
+    assert "params/agent.json: expected BackendConfig, got ManagerBasedRlEnvCfg" in refused(*resume())
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "says"),
+    [
+        ("backend", [], "backend is missing"),
+        ("task", 5, "task: expected str, got 5"),
+        ("schema", 5, "schema: expected a dict, got 5"),
+        ("schema__transforms", 7, "schema.transforms: expected "),
+        ("schema__observations", {"policy": 5}, "schema.observations.policy: expected a dict, got 5"),
+    ],
+)
+def test_a_checkpoint_without_all_its_parts_is_refused(
+    part: str, value: Any, says: str, home: Path, refused: Callable[..., str]
+) -> None:
+    spoil(**{f"genelab__{part}": value})(home / "model_final.pt")
+    assert f"run/model_final.pt: {says}" in refused("eval", TASK, "run")
+
+
+@pytest.mark.parametrize("value", [[], "x", {}, None])
+def test_a_checkpoint_without_its_weights_is_refused(value: Any, home: Path, refused: Callable[..., str]) -> None:
+    spoil(actor_state_dict=value)(home / "model_final.pt")
+    assert "run/model_final.pt: " in refused("eval", TASK, "run")
+    assert "run/model_final.pt: " in refused(
+        "train", TASK, "--checkpoint", "run", "--quiet", "--max-iterations", "1", "--log-dir", "new"
+    )
+    assert not Path("new").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"task": []}, "task is missing"),
+        ({"task": None}, "task: expected str, got None"),
+        ({"env": "["}, "a dump that cannot be played: env: not JSON"),
+        ({"env": "[]"}, "expected ManagerBasedRlEnvCfg, got list"),
+        ({"env": 5}, "env: expected str, got 5"),
+        ({"state": None}, "state: expected dict, got None"),
+        ({"state": {}}, "a dump that cannot be played: "),
+        ({"actions": "x"}, "actions: expected Tensor, got 'x'"),
+        ({"actions": torch.zeros(1, 9, 1)}, "its actions are not those of 4 environments"),
+        ({"environment": 4}, "its actions are not those of 4 environments"),
+        ({"environment": "x"}, "environment: expected int, got 'x'"),
+        ({"message": 5}, "message: expected str, got 5"),
+    ],
+)
+def test_a_dump_without_all_its_parts_is_refused(
+    changes: dict[str, Any], says: str, home: Path, refused: Callable[..., str]
+) -> None:
+    env = json.loads((home / "params/env.json").read_text())
+    state = torch.load(home / "resume.pt", weights_only=True)["env"]
+    dump = {"task": TASK, "env": json.dumps(env), "state": state, "actions": torch.zeros(1, 4, 1)}
+    dump |= {"environment": 0, "message": "see", **changes}
+    torch.save({key: value for key, value in dump.items() if not isinstance(value, list)}, "nan_dump.pt")
+    line = refused("play", TASK, "--replay", "nan_dump.pt")
+    assert "genelab: nan_dump.pt: " in line
+    assert says in line
