@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,11 @@ import torch
 from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv
-from genelab.errors import UsageError, summary
+from genelab.errors import UsageError, refusing
 from genelab.rl.backends.base import InferenceSetup, Observations, need_library
 from genelab.rl.checkpoint import begin_at_stage, check_schema, schema_of
 from genelab.rl.export_metadata import COMMON, describe_actions
+from genelab.rl.torchscript import load_torchscript
 from genelab.rl.transforms import arm_transforms, check_transforms, joint_transforms
 
 SUFFIXES = {"torchscript": ".ts", "onnx": ".onnx"}
@@ -50,9 +49,7 @@ class TorchScriptPolicy(ExportedPolicy):
     """A TorchScript module; a recurrent one keeps its state itself, of one environment."""
 
     def __init__(self, data: bytes, *, recurrent: bool, device: torch.device) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.module = torch.jit.load(io.BytesIO(data), map_location=device).eval()
+        self.module = load_torchscript(data, device)
         self._recurrent = recurrent
 
     def __call__(self, obs: Tensor) -> Tensor:
@@ -116,20 +113,32 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
             f"{path}: a recurrent TorchScript policy has the memory of one robot: "
             f"pass --num-envs 1 instead of {env.num_envs}, or export it with --format onnx"
         )
-    try:
+    if metadata["format"] == "onnx":
+        need_library("onnxruntime", "onnx")
+    with refusing(path, f"a damaged {metadata['format']} file"):
         policy = open_policy(path.read_bytes(), metadata, env.device)
-    except UsageError:
-        raise
-    except Exception as error:  # onnxruntime has errors of its own kind for each way to be damaged
-        raise UsageError(f"{path}: a damaged {metadata['format']} file: {summary(error)[:200]}") from error
     begin_at_stage(env, metadata.get("stage", {}), path)
     for name in groups:
         env.observation_manager.groups[name].raw = True
 
-    def act(observations: Observations) -> Tensor:
-        return policy(torch.cat([observations[name] for name in groups], dim=1))
+    shape = (env.num_envs, env.action_dim)
 
-    return InferenceSetup(policy=act, reset=policy.reset)
+    def act(observations: Observations) -> Tensor:
+        with refusing(path, "not the policy that its metadata describe"):
+            actions = policy(torch.cat([observations[name] for name in groups], dim=1))
+            if not isinstance(actions, Tensor) or actions.shape != shape:
+                raise UsageError(f"it answers {_kind(actions)}, not {shape} numbers")
+            return actions
+
+    def reset(dones: Tensor | None) -> None:
+        with refusing(path, "not the policy that its metadata describe"):
+            policy.reset(dones)
+
+    return InferenceSetup(policy=act, reset=reset)
+
+
+def _kind(value: Any) -> str:
+    return f"{tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 def acts_alone(path: Path) -> bool:

@@ -6,6 +6,9 @@ import json
 import os
 import secrets
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -29,7 +32,7 @@ def check_logger(name: str) -> None:
 
 def open_logger(name: LoggerName, path: Path) -> Writer:
     """The writer for a run directory that has its params already."""
-    return WandbWriter(path) if name == "wandb" else _tensorboard(path)
+    return WandbWriter(path) if name == "wandb" else TensorboardWriter(path)
 
 
 class WandbWriter:
@@ -77,10 +80,42 @@ class WandbWriter:
         self._scalars = {}
 
 
-def _tensorboard(path: Path) -> Writer:
-    from torch.utils.tensorboard import SummaryWriter
+class TensorboardWriter:
+    """Logs to an event file in the run directory."""
 
-    return SummaryWriter(log_dir=str(path), flush_secs=10)
+    def __init__(self, path: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._path = path
+        self._hook, threading.excepthook = threading.excepthook, self._on_thread_error
+        with self._file():
+            self._writer: Any = SummaryWriter(log_dir=str(path), flush_secs=10)
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Write the number, sooner or later."""
+        with self._file():
+            self._writer.add_scalar(tag, scalar_value, global_step)
+
+    def close(self) -> None:
+        """Write the rest."""
+        try:
+            with self._file():
+                self._writer.close()
+        finally:
+            threading.excepthook = self._hook
+
+    def _on_thread_error(self, error: threading.ExceptHookArgs) -> None:
+        """Its thread need not print what its next call raises."""
+        if not type(error.thread).__module__.startswith("tensorboard"):
+            self._hook(error)
+
+    @contextmanager
+    def _file(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, UnicodeError) as error:  # TensorBoard writes in a thread, and fails in a later call
+            reason = getattr(error, "strerror", None) or error
+            raise GenelabError(f"cannot log to {self._path}: {reason}") from error
 
 
 def _earlier_id(path: Path) -> str | None:

@@ -158,28 +158,40 @@ def resume_task(
     record = run.read()
     if task_id is not None and task_id.lower() != record["task"].lower():
         raise UsageError(f"--resume: {run_dir} is a run of {record['task']}, not of {task_id}")
-    if record.get("ranks", 1) > 1 or not Rank.current().alone:
+    if (record.get("ranks") or 1) > 1 or not Rank.current().alone:
         raise UsageError(f"--resume: a run of many ranks cannot go on; start one with --checkpoint of {run_dir}")
-    if not (run_dir / "resume.pt").is_file():
-        raise UsageError(f"--resume: {run_dir} has no resume.pt: the run ended before its first checkpoint")
-    logger = logger or record.get("logger", "tensorboard")
-    check_logger(logger)
-    if record["task"] in TASKS:
-        TASKS.get(record["task"])  # its config may name functions of other packages, too
-    env = load_json(run_dir / "params" / "env.json", ManagerBasedRlEnvCfg)
-    agent = load_json(run_dir / "params" / "agent.json", BackendConfig)
-    with refusing(run_dir / "params" / "agent.json"):
-        backend = select_backend(agent)
-    if max_iterations is not None:
-        backend.set_budget(agent, max_iterations)
-    configure(env, agent, learns=True)
-    state = expect(read_safely(run_dir / "resume.pt"), _RESUME, run_dir / "resume.pt")
-    if state["monitor"]["done"] >= backend.budget(agent):
-        raise UsageError(f"--resume: {run_dir} has spent its {backend.unit}; give a larger --max-iterations")
-    training = _Training(record["task"], env, agent, backend, run, logger, evaluation, film, profile, report, notify)
-    training.overrides = tuple(Override(*change.split("=", 1)) for change in record.get("overrides", []))
     with run.owned():
+        logger = logger or record.get("logger") or "tensorboard"
+        check_logger(logger)
+        if record["task"] in TASKS:
+            TASKS.get(record["task"])  # its config may name functions of other packages, too
+        env = load_json(run_dir / "params" / "env.json", ManagerBasedRlEnvCfg)
+        agent = load_json(run_dir / "params" / "agent.json", BackendConfig)
+        with refusing(run_dir / "params" / "agent.json"):
+            backend = select_backend(agent)
+        if max_iterations is not None:
+            backend.set_budget(agent, max_iterations)
+        with refusing(run_dir / "params"):
+            configure(env, agent, learns=True)
+        state = _read_state(run_dir)
+        if state["monitor"]["done"] >= backend.budget(agent):
+            raise UsageError(f"--resume: {run_dir} has spent its {backend.unit}; give a larger --max-iterations")
+        training = _Training(
+            record["task"], env, agent, backend, run, logger, evaluation, film, profile, report, notify
+        )
+        training.overrides = tuple(
+            Override(path, text)
+            for path, _, text in (change.partition("=") for change in record.get("overrides") or [])
+        )
         return training.start(resume=state)
+
+
+def _read_state(run_dir: Path) -> dict[str, Any]:
+    """What `resume.pt` has, all of it."""
+    path = run_dir / "resume.pt"
+    if not path.is_file():
+        raise UsageError(f"--resume: {run_dir} has no resume.pt: the run ended before its first checkpoint")
+    return expect(read_safely(path), _RESUME, path)
 
 
 class _Training:

@@ -1,0 +1,109 @@
+"""A run directory belongs to one process at a time, and says what became of its run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from genelab.cli.main import run
+from genelab.errors import GenelabError, UsageError
+from genelab.rl import resume_task, train_task
+from genelab.rl.monitor import Progress
+from genelab.rl.run import LOCK_FILE, Lock, RunDirectory
+
+TASK = "GeneLab-Inverted-Pendulum-v0"
+HOLD = """
+import sys, pathlib
+from genelab.rl.run import RunDirectory
+with RunDirectory(pathlib.Path(sys.argv[1])).owned():
+    print("mine", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that owns `run`."""
+    (tmp_path / "run").mkdir()
+    words = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "mine\n"
+        yield process
+        process.kill()
+
+
+def test_a_directory_in_use_is_refused_with_the_owners_pid(
+    owner: subprocess.Popen[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    assert run(["train", TASK, "--max-iterations", "1", "--num-envs", "4", "--log-dir", str(path), "--quiet"]) == 2
+    assert f"{path} is in use by process {owner.pid} on {os.uname().nodename}" in capfd.readouterr().err
+    assert not (path / "run.json").exists()
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    with RunDirectory(path).owned():
+        assert (path / LOCK_FILE).read_text().split()[0] == str(os.getpid())
+    assert not (path / LOCK_FILE).exists()
+
+
+def test_two_owners_in_one_process_are_two(tmp_path: Path) -> None:
+    with RunDirectory(tmp_path).owned():
+        assert Lock.is_taken(tmp_path)
+        with pytest.raises(UsageError, match=f"in use by process {os.getpid()} "), RunDirectory(tmp_path).owned():
+            pass
+    assert not Lock.is_taken(tmp_path)
+
+
+def test_a_running_run_is_not_resumed_and_a_killed_one_is_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    seen: list[str] = []
+
+    def look(progress: Progress) -> None:
+        seen.append(RunDirectory(path).read()["status"])
+        if progress.done == 2:  # a checkpoint has been written
+            with pytest.raises(UsageError, match=f"in use by process {os.getpid()} "):
+                resume_task(path, max_iterations=9)
+
+    train_task(TASK, num_envs=4, max_iterations=2, seed=1, log_dir=path, report=look)
+    assert seen == ["running", "running"]
+    record = json.loads((path / "run.json").read_text())
+    assert (record["pid"], record["host"], record["status"]) == (os.getpid(), os.uname().nodename, "completed")
+    record["status"] = "running"  # as a killed process leaves it
+    (path / "run.json").write_text(json.dumps(record))
+    assert RunDirectory(path).read()["status"] == "interrupted"
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "params").mkdir()
+    left = [".resume.pt.0a1b2c3d.tmp", ".model_5.pt.ffffffff.tmp", "params/.env.json.01234567.tmp"]
+    kept = ["model_5.pt", ".notes.tmp", "mine.0a1b2c3d.tmp", ".resume.pt.0a1b2c3.tmp"]
+    for name in left + kept:
+        (tmp_path / name).touch()
+    with RunDirectory(tmp_path).owned():
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(kept)
+    assert list((tmp_path / "params").iterdir()) == []
+
+
+@pytest.mark.parametrize("rename", [True, False])
+def test_a_directory_that_goes_is_not_made_again(tmp_path: Path, rename: bool) -> None:
+    path = tmp_path / "run"
+
+    def take_away(progress: Progress) -> None:
+        if progress.done == 2:
+            path.rename(tmp_path / "moved")
+            if not rename:
+                path.write_text("")  # a file in its place
+
+    with pytest.raises(GenelabError, match=r"cannot (write|log to) .*run"):
+        train_task(TASK, num_envs=4, max_iterations=50, seed=1, log_dir=path, report=take_away)
+    assert not path.is_dir()
+    assert RunDirectory(tmp_path / "moved").read()["status"] == "interrupted"
