@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from genelab import TASKS
-from genelab.config.files import atomic_write_bytes
+from genelab.config.files import atomic_write_bytes, check_out
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
 from genelab_franka.pick_place import CUBE_HALF, cube_pos, ee_pos
@@ -176,8 +176,7 @@ def _run(options: argparse.Namespace) -> None:
     for name in ("num_envs", "steps"):
         if getattr(options, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')}: must be at least 1, got {getattr(options, name)}")
-    if options.out.is_dir():
-        raise UsageError(f"--out: {options.out} is a directory; give a file")
+    check_out(options.out)
     cfg = TASKS.get(TASK).env
     cfg.scene.num_envs = options.num_envs
     cfg.simulation.engine = options.engine

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from genelab.config import atomic_write_text
 from genelab_showcase.robots.wuji_hand import FINGERS, JOINTS
 
 STEP_S = 0.01
@@ -67,7 +68,7 @@ def write_csv(path: Path, rows: np.ndarray) -> None:
     """A trajectory as a CSV file, to a tenth of a milliradian."""
     rounded = np.round(rows, 4) + 0.0  # no −0
     lines = [",".join(JOINTS), *(",".join(f"{angle:g}" for angle in row) for row in rounded)]
-    path.write_text("\n".join(lines) + "\n")
+    atomic_write_text(path, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

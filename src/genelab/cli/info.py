@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli.command import TaskCommand, import_modules, task_argument
-from genelab.config import TASKS, Override, atomic_write_bytes, iter_fields
+from genelab.config import TASKS, Override, atomic_write_bytes, check_out, iter_fields
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
@@ -47,6 +47,9 @@ def command(
     paths = [(item.path, item.type, item.text) for item in iter_fields(root)]
     # Widths are the same for one environment as for thousands, and on every engine.
     env_cfg.scene.num_envs, env_cfg.simulation.engine, env_cfg.simulation.gpu = 1, "mujoco", False
+    for option, out in (("--mjcf", mjcf), ("--terrain", terrain)):
+        if out is not None:
+            check_out(out, option)
     if terrain is not None:
         _need_relief(task, env_cfg.scene)
     env = make_env(env_cfg)

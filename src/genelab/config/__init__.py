@@ -1,7 +1,16 @@
 """Config tools: dotted overrides, JSON and the task registry."""
 
 from genelab.config.bounds import Amount, Count, Finite, Limit, NonNegative, Positive, Seed, Share, Widths, check_values
-from genelab.config.files import atomic_write_bytes, atomic_write_files, atomic_write_text, parse_json, read_json
+from genelab.config.files import (
+    atomic_write_bytes,
+    atomic_write_files,
+    atomic_write_text,
+    check_out,
+    parse_json,
+    read_json,
+    temporary_name,
+    writable_target,
+)
 from genelab.config.memory import check_memory
 from genelab.config.overrides import (
     FieldInfo,
@@ -39,6 +48,7 @@ __all__ = [
     "atomic_write_files",
     "atomic_write_text",
     "check_memory",
+    "check_out",
     "check_values",
     "dump_json",
     "expect",
@@ -49,5 +59,7 @@ __all__ = [
     "read_json",
     "refuse_decided",
     "split_overrides",
+    "temporary_name",
     "to_dict",
+    "writable_target",
 ]

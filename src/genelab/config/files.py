@@ -5,6 +5,7 @@ what changes; a device, a pipe or a directory is never replaced.
 """
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from genelab.errors import ConfigError
+from genelab.errors import ConfigError, UsageError
 
 MAX_JSON_BYTES = 64 * 2**20
 """No JSON file of ours is larger; one that is was not made by us."""
@@ -50,9 +51,7 @@ def replacing(path: str | os.PathLike[str], *, parents: bool = True) -> Iterator
     target = writable_target(path)
     if parents:
         target.parent.mkdir(parents=True, exist_ok=True)
-    # In the same directory, since a rename is atomic only within one file system. Opened by name and not with
-    # `tempfile`, whose files no other user may read.
-    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
+    temporary = temporary_name(target)
     try:
         yield temporary
         os.replace(temporary, target)
@@ -68,8 +67,34 @@ def writable_target(path: str | os.PathLike[str]) -> Path:
     with contextlib.suppress(FileNotFoundError):
         mode = os.lstat(target).st_mode  # a loop of links is still a link here
         if not stat.S_ISREG(mode):
-            raise OSError(0, "it is a directory" if stat.S_ISDIR(mode) else "it is no regular file", str(path))
+            kind = "it is a directory" if stat.S_ISDIR(mode) else "it is no regular file"
+            raise OSError(errno.EINVAL, kind, str(path))
     return target
+
+
+def check_out(path: Path, option: str = "--out", *, parents: bool = True) -> None:
+    """Refuse an output that could not be written in the end; its directory is made when it is, or must be there."""
+    try:
+        if path.is_dir():
+            raise UsageError(f"{option}: {path} is a directory; give a file")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{option}: {path} is no regular file")
+        target = writable_target(path).absolute()
+        home = next(directory for directory in target.parents if directory.exists())
+        if not parents and home != target.parent:
+            raise UsageError(f"{option}: there is no directory {path.parent}")
+        probe = temporary_name(home / target.name)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"{option}: cannot write {path}: {error.strerror}") from error
+
+
+def temporary_name(target: Path) -> Path:
+    """A name to write to until the file is complete; if nobody renames it, `remove_leftovers` knows it."""
+    # In the same directory, since a rename is atomic only within one file system. Opened by name and not with
+    # `tempfile`, whose files no other user may read.
+    return target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
 
 
 def remove_leftovers(directory: Path) -> None:

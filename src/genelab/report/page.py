@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from genelab import __version__
-from genelab.config import atomic_write_bytes, atomic_write_text
+from genelab.config import atomic_write_files, check_out
 from genelab.errors import UsageError
 from genelab.report.curves import Unit, draw_curves, draw_terms
 from genelab.report.runs import Group, read_groups
 from genelab.report.tables import Table, difference_table, evaluation_table, machine_table, run_table
-from genelab.rl.report import check_out
 
 FILM_BYTES = 25_000_000
 """A larger film is not put into the page."""
@@ -59,9 +58,15 @@ def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> R
     groups = read_groups(paths)
     table = evaluation_table(groups)
     report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=table.markdown())
-    atomic_write_bytes(report.picture, draw_curves(groups, unit, "png"))
-    atomic_write_text(report.table, report.markdown)
-    atomic_write_text(out, _page(groups, table, unit))
+    files = {
+        report.picture: draw_curves(groups, unit, "png"),
+        report.table: report.markdown.encode(),
+        out: _page(groups, table, unit).encode(),
+    }
+    try:
+        atomic_write_files(files)
+    except OSError as error:
+        raise UsageError(f"--out: cannot write {error.filename or out}: {error.strerror}") from error
     return report
 
 

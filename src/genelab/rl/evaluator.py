@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from genelab import mdp
-from genelab.config import TASKS, Override, apply_overrides, refuse_decided
+from genelab.config import TASKS, Override, apply_overrides, check_out, refuse_decided
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import ConfigError, GenelabError, UsageError
 from genelab.managers import TerminationTermCfg
@@ -28,7 +28,7 @@ from genelab.rl.finite import FiniteGuard
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
 from genelab.rl.probe import probe_size, probe_velocity, velocity_command
-from genelab.rl.report import Show, check_out, show_nothing, write_report
+from genelab.rl.report import Show, show_nothing, write_report
 from genelab.rl.run import versions
 from genelab.rl.statistics import mean_interval, overlap, share_interval
 

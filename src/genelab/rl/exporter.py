@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from genelab.config import TASKS, Override
+from genelab.config import TASKS, Override, atomic_write_files, check_out
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError, summary
 from genelab.managers.observations import ObservationGroup
@@ -36,7 +35,6 @@ from genelab.rl.exported import (
     read_metadata,
 )
 from genelab.rl.locate import find_checkpoint
-from genelab.rl.report import check_out
 
 Format = Literal["torchscript", "onnx"]
 
@@ -429,19 +427,7 @@ def _quiet() -> Iterator[None]:
 
 def _write(files: Mapping[Path, bytes]) -> None:
     """Write all files or none."""
-    temporary = {path: path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp") for path in files}
     try:
-        for path, data in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(temporary[path], "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        for path in files:
-            os.replace(temporary[path], path)
+        atomic_write_files(files)
     except OSError as error:
         raise UsageError(f"--out: cannot write {next(iter(files))}: {error.strerror}") from error
-    finally:
-        for path in temporary.values():
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)

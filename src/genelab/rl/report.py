@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,21 +16,6 @@ Show = Callable[[str, int, int], None]
 
 def show_nothing(what: str, done: int, total: int) -> None:
     """Nobody is watching."""
-
-
-def check_out(out: Path) -> None:
-    """Refuse a file that could not be written in the end; its directory is made when it is."""
-    if out.is_dir():
-        raise UsageError(f"--out: {out} is a directory; give a file")
-    if out.exists() and not out.is_file():  # a device or pipe would be replaced
-        raise UsageError(f"--out: {out} is no regular file")
-    try:
-        home = next(path for path in out.resolve().parents if path.exists())
-        probe = home / f".{out.name}.{os.urandom(4).hex()}.tmp"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise UsageError(f"--out: cannot write {out}: {error.strerror}") from error
 
 
 def write_report(report: dict[str, Any], out: Path) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from genelab.config import TASKS
+from genelab.config import TASKS, check_out
 from genelab.errors import GenelabError, UsageError, did_you_mean, summary
 from genelab.rl.evaluator import EvalSettings, evaluate_task
 from genelab.rl.fetch import is_uri
-from genelab.rl.report import check_out, write_report
+from genelab.rl.report import write_report
 
 _WORDS = ("latest", "pretrained")
 

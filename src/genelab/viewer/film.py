@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from genelab.config import atomic_write_bytes
+from genelab.config import atomic_write_bytes, check_out, temporary_name, writable_target
 from genelab.envs import ManagerBasedEnv
 from genelab.errors import GenelabError, UsageError
 from genelab.viewer.camera import Camera
@@ -45,10 +45,7 @@ class FilmCfg:
         """Refuse what could not be written in the end."""
         if self.path.suffix.lower() not in (".mp4", ".png"):
             raise UsageError(f"--video: {self.path} must end in .mp4, or in .png for the last picture")
-        if self.path.is_dir():
-            raise UsageError(f"--video: {self.path} is a directory; give a file")
-        if not self.path.resolve().parent.is_dir():
-            raise UsageError(f"--video: there is no directory {self.path.parent}")
+        check_out(self.path, "--video", parents=False)
         _av()
 
 
@@ -139,8 +136,9 @@ class Encoder:
         if _CODEC not in self._av.codecs_available:
             raise GenelabError(f"--video: this build of PyAV has no {_CODEC}: pip install --force-reinstall av")
         self.path = path
-        self._temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
         try:
+            self._target = writable_target(path)
+            self._temporary = temporary_name(self._target)
             self._file = self._av.open(str(self._temporary), "w", format="mp4", options={"movflags": "faststart"})
         except OSError as error:
             raise UsageError(f"--video: cannot write {path}: {error.strerror}") from error
@@ -161,7 +159,7 @@ class Encoder:
             if self._pictures and not self._broken:
                 self._write(None)
                 self._file.close()
-                os.replace(self._temporary, self.path)
+                os.replace(self._temporary, self._target)
         except OSError as error:
             raise self._failure(error) from error
         finally:
@@ -186,7 +184,10 @@ def write_png(path: Path, picture: np.ndarray) -> None:
     codec.height, codec.width = picture.shape[:2]
     codec.pix_fmt, codec.time_base = "rgb24", Fraction(1, 25)
     packets = [*codec.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")), *codec.encode(None)]
-    atomic_write_bytes(path, b"".join(bytes(packet) for packet in packets))
+    try:
+        atomic_write_bytes(path, b"".join(bytes(packet) for packet in packets))
+    except OSError as error:
+        raise GenelabError(f"--video: cannot write {path}: {error.strerror}") from error
 
 
 def parse_size(text: str) -> tuple[int, int]:
