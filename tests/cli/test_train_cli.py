@@ -187,9 +187,9 @@ def test_weights_of_another_network_are_refused(capfd: pytest.CaptureFixture[str
 def test_a_refused_run_leaves_what_was_there_before(capfd: pytest.CaptureFixture[str]) -> None:
     Path("run").mkdir()
     Path("run/notes.txt").write_text("mine")
-    refused = ("--env.rewards.alive.func", "os:system")  # which shows when the term is called
+    refused = ("--env.rewards.alive.func", "genelab.mdp:upright_exp")  # which shows when the terms are made
     assert train(*refused) == 2
-    assert "reward term 'alive': system cannot be called so" in capfd.readouterr().err
+    assert "upright_exp needs the parameter 'std'" in capfd.readouterr().err
     assert [path.name for path in Path("run").iterdir()] == ["notes.txt"]
     assert run(["train", TASK, "--num-envs", "4", *refused]) == 2
     assert not Path("logs").exists()

@@ -97,13 +97,13 @@ def test_no_command_replaces_a_device(
 def test_json_that_nothing_can_be_done_with_is_refused(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "data.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=rf"data\.json: not JSON.*{why}"):
+    with pytest.raises(ConfigError, match=rf"data\.json is not JSON: .*{why}"):
         read_json(path)
 
 
 def test_json_is_read_from_regular_files_of_a_sane_size(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match=r"pipe: not a regular file"):
+    with pytest.raises(ConfigError, match=r"cannot read .*pipe: it is no regular file"):
         read_json(tmp_path / "pipe")
     with open(tmp_path / "huge", "wb") as file:
         file.truncate(MAX_JSON_BYTES + 1)
@@ -111,7 +111,7 @@ def test_json_is_read_from_regular_files_of_a_sane_size(tmp_path: Path) -> None:
         read_json(tmp_path / "huge")
     with pytest.raises(ConfigError, match="File name too long"):
         read_json(tmp_path / ("a" * 300))
-    with pytest.raises(ConfigError, match="not a regular file"):
+    with pytest.raises(ConfigError, match="it is no regular file"):
         read_json(tmp_path)
     (tmp_path / "pair").write_text('["\\ud83d\\ude00"]')
     assert read_json(tmp_path / "pair") == ["😀"]

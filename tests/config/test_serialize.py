@@ -226,7 +226,7 @@ def test_json_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"env\.json: expected EnvCfg, got BaseTermCfg$"):
         load_json(path, EnvCfg)
     path.write_text("{")
-    with pytest.raises(ConfigError, match=r"env\.json: not JSON: "):
+    with pytest.raises(ConfigError, match=r"env\.json is not JSON: "):
         load_json(path)
     with pytest.raises(ConfigError, match=r"none\.json: No such file or directory$"):
         load_json(tmp_path / "none.json")

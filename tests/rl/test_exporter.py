@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -480,7 +481,7 @@ def test_a_failed_write_leaves_what_was_there(checkpoints: Any, monkeypatch: pyt
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(exporter.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError, match=r"--out: cannot write policy\.ts: No space left on device"):
         export_task(task, checkpoint)
     assert {path.name: path.read_bytes() for path in Path().iterdir()} == before

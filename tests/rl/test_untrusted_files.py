@@ -219,14 +219,14 @@ def test_a_run_record_of_wrong_types_is_refused(
 def test_a_run_record_that_is_none_is_refused(text: str, home: Path, refused: Callable[..., str]) -> None:
     (home / "run.json").write_text(text)
     for words in (resume(), ["report", "run"]):
-        assert "genelab: run is not a run directory: run/run.json: " in refused(*words)
+        assert "genelab: run is not a run directory: run/run.json" in refused(*words)
 
 
 @pytest.mark.parametrize("name", ["env", "agent"])
 @pytest.mark.parametrize("text", ["[]", "5", "null", '"x"', "{}", "[" * 100_000, '{"a":' * 900 + "1" + "}" * 900])
 def test_params_that_are_none_are_refused(text: str, name: str, home: Path, refused: Callable[..., str]) -> None:
     (home / f"params/{name}.json").write_text(text)
-    assert f"run/params/{name}.json: " in refused(*resume())
+    assert f"run/params/{name}.json" in refused(*resume())
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_a_checkpoint_without_its_weights_is_refused(value: Any, home: Path, ref
     [
         ({"task": []}, "task is missing"),
         ({"task": None}, "task: expected str, got None"),
-        ({"env": "["}, "a dump that cannot be played: env: not JSON"),
+        ({"env": "["}, "a dump that cannot be played: env is not JSON"),
         ({"env": "[]"}, "expected ManagerBasedRlEnvCfg, got list"),
         ({"env": 5}, "env: expected str, got 5"),
         ({"state": None}, "state: expected dict, got None"),

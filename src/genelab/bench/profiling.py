@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cProfile
-import json
 import pstats
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from genelab.bench.schema import CProfileFunction, StartupPhase, StartupTime
+from genelab.config import read_json
 from genelab.errors import UsageError
 
 PhaseName = Literal["python_imports", "task_config", "app_launch", "env_creation", "first_step"]
@@ -102,11 +102,9 @@ def _named(function: CProfileFunction, patterns: Sequence[str]) -> bool:
 def read_whitelist(path: Path) -> dict[str, tuple[str, ...]]:
     """A JSON file of the patterns for each phase."""
     try:
-        content = json.loads(path.read_text())
-    except OSError as error:
-        raise UsageError(f"--whitelist: cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"--whitelist: {path} is not JSON: {error}") from error
+        content = read_json(path)
+    except UsageError as error:
+        raise UsageError(f"--whitelist: {error}") from error
     if not isinstance(content, dict) or not all(isinstance(patterns, list) for patterns in content.values()):
         raise UsageError(f'--whitelist: {path} must be like {{"env_creation": ["genelab.*:__init__"]}}')
     for name in content:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from genelab.bench.schema import BUNDLES, SCHEMA_VERSION, Bundle
-from genelab.config import atomic_write_text
+from genelab.config import atomic_write_text, read_json
 from genelab.errors import UsageError
 
 _JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -46,12 +46,7 @@ def write_bundle(bundle: Bundle, path: str | Path) -> None:
 
 def read_bundle(path: str | Path) -> Bundle:
     """The bundle in a file, whichever of the four it is."""
-    try:
-        data = json.loads(Path(path).read_text(), parse_constant=_no_constant)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}") from error
+    data = read_json(path)
     keys = data.keys() if isinstance(data, dict) else set()
     if "schema_version" in keys and data["schema_version"] != SCHEMA_VERSION:
         raise UsageError(f"{path} has schema_version {data['schema_version']}; this genelab reads {SCHEMA_VERSION}")
@@ -69,10 +64,6 @@ def _fits(keys: Collection[str], kind: Any) -> bool:
     fields = dataclasses.fields(kind)
     needed = {one.name for one in fields if one.default is one.default_factory is dataclasses.MISSING}
     return needed <= set(keys) <= {one.name for one in fields}
-
-
-def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is no number")
 
 
 def _decode(value: Any, hint: Any, path: str) -> Any:

@@ -115,12 +115,12 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """What a JSON file says; numbers that no float can be are refused, as are files too large or too deep."""
     try:
         if not Path(path).is_file() and Path(path).exists():
-            raise ConfigError(f"{path}: not a regular file")  # a pipe would be waited for
+            raise ConfigError(f"cannot read {path}: it is no regular file")  # a pipe would be waited for
         if os.path.getsize(path) > MAX_JSON_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_JSON_BYTES // 2**20} MB, no file of genelab")
+            raise ConfigError(f"cannot read {path}: larger than {MAX_JSON_BYTES // 2**20} MB, no file of genelab")
         return parse_json(Path(path).read_bytes(), str(path))
     except (OSError, ValueError) as error:  # a path with a null byte is a ValueError
-        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def parse_json(data: str | bytes, where: str) -> Any:
@@ -131,9 +131,9 @@ def parse_json(data: str | bytes, where: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()  # half a character cannot be printed
         return value
     except RecursionError:
-        raise ConfigError(f"{where}: not JSON that can be read: nested too deeply") from None
+        raise ConfigError(f"{where} is not JSON: nested too deeply") from None
     except ValueError as error:
-        raise ConfigError(f"{where}: not JSON: {error}") from error
+        raise ConfigError(f"{where} is not JSON: {error}") from error
 
 
 def _float(word: str) -> float:

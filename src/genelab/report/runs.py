@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,29 @@ from typing import Any
 
 import numpy as np
 
-from genelab.errors import UsageError
+from genelab.config import expect, read_json
+from genelab.errors import UsageError, refusing
 from genelab.rl.run import RunDirectory
 
 _OF_A_SEED = ("agent.seed", "env.seed")
 """Config paths in which the runs of one group may differ."""
+
+_INTERVAL = tuple[float, float] | None
+_EVALUATION: dict[str, Any] = {
+    "engine": str,
+    "checkpoint": str,
+    "num_episodes": int,
+    "evaluated_at": str,
+    "metrics": {
+        "return_mean": float,
+        "return_ci95": _INTERVAL,
+        "length_mean": float,
+        "length_ci95": _INTERVAL,
+        "success_rate": float | None,
+        "success_ci95": _INTERVAL,
+    },
+}
+"""What is told of an evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,10 +154,10 @@ def read_run(path: Path) -> Run:
     params: dict[str, str] = {}
     for name in ("env", "agent"):
         try:
-            params |= _leaves(json.loads((path / "params" / f"{name}.json").read_text()), name)
-        except (OSError, ValueError) as error:
+            params |= _leaves(read_json(path / "params" / f"{name}.json"), name)
+        except (UsageError, RecursionError) as error:
             raise UsageError(f"{path} has no readable params/{name}.json") from error
-    films = [*path.glob("*.mp4"), *path.glob("videos/*.mp4")]
+    films = [film for film in (*path.glob("*.mp4"), *path.glob("videos/*.mp4")) if film.is_file()]
     return Run(
         path=path,
         record=record,
@@ -154,7 +173,8 @@ def _read_events(path: Path, record: dict[str, Any]) -> dict[str, Curve]:
 
     log = EventAccumulator(str(path), size_guidance={"scalars": 0})
     if any(path.glob("events.out.tfevents.*")):
-        log.Reload()
+        with refusing(path, "its event files cannot be read"):
+            log.Reload()
     tags = log.Tags()["scalars"]
     if "Train/env_steps" not in tags:
         where = "it was logged to wandb" if record.get("logger") == "wandb" else "no iteration was logged"
@@ -180,12 +200,9 @@ def _last_told(points: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
 def _read_evaluations(path: Path) -> list[dict[str, Any]]:
     found = []
     for file in path.glob("*.json"):
-        try:
-            report = json.loads(file.read_text())
-        except (OSError, ValueError):
-            continue
-        reports = report.get("engines", {"": report}).values() if isinstance(report, dict) else ()
-        found += [one for one in reports if {"metrics", "checkpoint", "num_episodes"} <= set(one)]
+        with contextlib.suppress(UsageError):  # whatever else lies there
+            report = expect(read_json(file), {"engines": dict | None}, file)
+            found += [expect(one, _EVALUATION, file) for one in (report.get("engines") or {"": report}).values()]
     return sorted(found, key=lambda one: one["evaluated_at"])
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import html
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +29,14 @@ class Table:
     def markdown(self) -> str:
         """As Markdown."""
         lines = [self.head, tuple("---" for _ in self.head), *self.rows]
-        cells = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+        cells = ([_plain(cell) for cell in line] for line in lines)
         return "\n".join("| " + " | ".join(line) + " |" for line in cells) + "\n"
+
+
+def _plain(cell: str) -> str:
+    """Text that Markdown shows as it is: no tag, no link, no new cell or line."""
+    text = html.escape(" ".join(cell.split()), quote=False).replace("\\", "\\\\")
+    return re.sub(r"[|`]|(?<=\])[(\[]", r"\\\g<0>", text)
 
 
 def evaluation_table(groups: Sequence[Group]) -> Table:
@@ -154,16 +162,16 @@ def machine_table(groups: Sequence[Group]) -> Table:
 
 
 def _machine(record: dict[str, Any]) -> dict[str, str]:
-    hardware, git = record.get("hardware", {}), record.get("git")
+    hardware, git = record.get("hardware") or {}, record.get("git")
     found = {
         "processor": f"{hardware.get('cpu', '?')}, {hardware.get('cores', '?')} cores",
-        "GPU": ", ".join(hardware.get("gpus", [])) or "none",
+        "GPU": ", ".join(hardware.get("gpus") or []) or "none",
         "engine": f"{record['engine']} on {record['device']}",
         "library": record["backend"],
     }
     if git is not None:
-        found["git"] = git["commit"][:12] + (", with changes" if git["dirty"] else "")
-    return found | {name: version for name, version in record.get("versions", {}).items() if version is not None}
+        found["git"] = str(git.get("commit", "?"))[:12] + (", with changes" if git.get("dirty") else "")
+    return found | {name: version for name, version in (record.get("versions") or {}).items() if version is not None}
 
 
 def duration(seconds: float) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from genelab.config import check_memory
 from genelab.errors import UsageError
 
 
@@ -61,6 +62,8 @@ def load_demos(path: Path, num_envs: int, groups: Mapping[str, int], action_dim:
         shape = (steps, num_envs, width) if width else (steps, num_envs)
         if arrays[key].shape != shape:
             raise UsageError(f"{path}: {key} must have shape {shape}, got {arrays[key].shape}")
+        if arrays[key].dtype.kind not in "biuf":
+            raise UsageError(f"{path}: {key} must be real numbers, got {arrays[key].dtype}")
         if not np.isfinite(arrays[key]).all():
             raise UsageError(f"{path}: {key} has values that are not finite")
     largest = np.abs(arrays["actions"]).max()
@@ -73,9 +76,13 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise UsageError(f"{path}: no such file of demonstrations")
     try:
+        with zipfile.ZipFile(path) as archive:
+            check_memory(str(path), "its content", sum(member.file_size for member in archive.infolist()))
         with np.load(path, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except UsageError:
+        raise
+    except Exception as error:  # each way to be damaged has an error of its own kind
         raise UsageError(f"{path}: not an NPZ file of demonstrations") from error
 
 

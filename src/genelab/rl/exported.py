@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genelab.config import expect, read_json
 from genelab.envs import ManagerBasedRlEnv
-from genelab.errors import UsageError, refusing
+from genelab.errors import ConfigError, UsageError, refusing
 from genelab.rl.backends.base import InferenceSetup, Observations, need_library
 from genelab.rl.checkpoint import begin_at_stage, check_schema, schema_of
 from genelab.rl.export_metadata import COMMON, describe_actions
@@ -157,15 +157,16 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: no such policy")
     beside = metadata_path(path)
     try:
-        metadata = json.loads(beside.read_text())
-    except OSError as error:
-        raise UsageError(f"{path}: an exported policy needs {beside.name} beside it") from error
-    except ValueError as error:
-        raise UsageError(f"{beside}: not JSON") from error
+        metadata = read_json(beside)
+    except UsageError as error:
+        if not beside.exists():
+            raise UsageError(f"{path}: an exported policy needs {beside.name} beside it") from error
+        raise
     try:
         _schema(metadata)
-        _ = metadata["task"], metadata["is_recurrent"], SUFFIXES[metadata["format"]]
-    except (KeyError, TypeError, AttributeError) as error:
+        expect(metadata, {"task": str, "is_recurrent": bool, "action_dim": int, "opset": int | None}, beside)
+        _ = SUFFIXES[metadata["format"]]
+    except (KeyError, TypeError, AttributeError, ConfigError) as error:
         raise UsageError(f"{beside}: not the metadata of a policy exported by genelab") from error
     return metadata
 

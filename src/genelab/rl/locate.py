@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import json
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from genelab.config import TASKS, TaskEntry
+from genelab.config import TASKS, TaskEntry, read_json
 from genelab.errors import UsageError
 from genelab.rl.backends import Backend, select_backend
 from genelab.rl.fetch import fetch, is_uri
@@ -133,7 +132,7 @@ def _started_at(run: Path) -> datetime.datetime | None:
 def _record(run: Path) -> dict[str, Any]:
     """What the run says about itself; empty if it says nothing that can be read."""
     try:
-        record = json.loads((run / "run.json").read_text())
-    except (OSError, ValueError):
+        record = read_json(run / "run.json")
+    except UsageError:
         return {}
     return record if isinstance(record, dict) else {}

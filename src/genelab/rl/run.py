@@ -53,9 +53,8 @@ RECORD: dict[str, Any] = {
     "wall_seconds": float | None,
     "env_steps": int | None,
     "steps_per_second": float | None,
-    "resumed_from": str | None,
     "versions": dict[str, str | None] | None,
-    "hardware": dict[str, str | int | list[str] | None] | None,
+    "hardware": dict[str, str | int | list[str]] | None,
     "git": dict[str, str | bool] | None,
 }
 """What `run.json` says, as far as anything reads it."""
@@ -197,7 +196,12 @@ class RunDirectory:
         try:
             self.record = expect(read_json(self.path / "run.json"), RECORD, self.path / "run.json")
         except UsageError as error:
-            raise UsageError(f"{self.path} is not a run directory: {error}") from error
+            reason = error if (self.path / "run.json").is_file() else "it has no readable run.json"
+            raise UsageError(f"{self.path} is not a run directory: {reason}") from error
+        try:
+            datetime.datetime.fromisoformat(self.record["started_at"])
+        except ValueError as error:
+            raise UsageError(f"{self.path / 'run.json'}: started_at: {error}") from error
         if self.record["status"] == "running" and not Lock.is_taken(self.path):
             self.record["status"] = "interrupted"  # it was killed, and could not say so
         return self.record

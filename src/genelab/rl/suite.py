@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from genelab.config import TASKS, check_out
-from genelab.errors import GenelabError, UsageError, did_you_mean, summary
+from genelab.config import TASKS, check_out, expect, read_json
+from genelab.errors import ConfigError, GenelabError, UsageError, did_you_mean, summary
 from genelab.rl.evaluator import EvalSettings, evaluate_task
 from genelab.rl.fetch import is_uri
 from genelab.rl.report import write_report
@@ -168,9 +168,9 @@ def read_baseline(path: Path) -> list[dict[str, Any]]:
     try:
         rows = [row for row in report["rows"] if row["evaluation"] is not None]
         for row in rows:
-            _ = (row["task"].casefold(), row["checkpoint"], row["seed"])
-            _ = row["evaluation"]["metrics"]["return_mean"] + 0.0
-    except (KeyError, TypeError, AttributeError) as error:
+            expect(row, {"task": str, "checkpoint": str, "seed": int}, "row")
+            expect(row["evaluation"], {"metrics": {"return_mean": float}}, "evaluation")
+    except (KeyError, TypeError, ConfigError) as error:
         raise UsageError(f"--reference: {path} is not a report of genelab benchmark --suite") from error
     if not rows:
         raise UsageError(f"--reference: {path} has no evaluated row to compare with")
@@ -290,16 +290,6 @@ def _parse_row(given: Any) -> Row:
 
 def _read_json(path: Path, option: str) -> Any:
     try:
-        return json.loads(path.read_text(), parse_float=_finite, parse_constant=_finite)
-    except OSError as error:
-        raise UsageError(f"{option}: cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{option}: {path} is not JSON: {error}") from error
-
-
-def _finite(word: str) -> float:
-    """Python would read NaN and Infinity, which are no JSON and with which nothing can be compared."""
-    value = float(word)
-    if not math.isfinite(value):
-        raise ValueError(f"{word} is no number")
-    return value
+        return read_json(path)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from error

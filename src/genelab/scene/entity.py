@@ -108,7 +108,9 @@ class Entity(Stateful):
     def __init__(self, name: str, cfg: EntityCfg) -> None:
         self.name = name
         self.cfg = cfg
-        self.spec = cfg.spec(**cfg.spec_args)
+        self.spec = _parse(lambda: cfg.spec(**cfg.spec_args), f"the model of {name!r}")
+        if not isinstance(self.spec, mujoco.MjSpec):
+            raise ModelError(f"the model of {name!r} is a {type(self.spec).__name__}, not a mujoco.MjSpec")
         _name_all(self.spec.bodies, "body")
         _name_all(self.spec.joints, "joint")
 

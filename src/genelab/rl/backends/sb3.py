@@ -13,19 +13,18 @@ import io
 import json
 import math
 import os
-import pickle
 import time
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from genelab.config import check_memory, expect, parse_json
 from genelab.envs import ManagerBasedRlEnv
 from genelab.envs.manager_based_env import one_thread
-from genelab.errors import UsageError, summary
+from genelab.errors import MAX_REASON, UsageError, summary
 from genelab.rl.backends.base import Backend, InferenceSetup, Learner, TrainContext, need_library
 from genelab.rl.checkpoint import check_archive, check_meta, schema_of, write_atomically
 from genelab.rl.config import Sb3AgentCfg
@@ -57,7 +56,8 @@ DEMO_PATH_VARIABLE = "GENELAB_SB3_DEMO_PATH"
 
 _META = "genelab.json"
 _OF_THE_POLICY = ("algorithm", "hidden_dims", "activation", "action_bound")
-_DAMAGE = (zipfile.BadZipFile, zlib.error, pickle.UnpicklingError, EOFError, KeyError, ValueError, RuntimeError)
+_MOST_META = 2**22
+"""Bytes of metadata that are read at most; they are some kB."""
 
 
 class Sb3Backend(Backend):
@@ -266,12 +266,23 @@ def read_archive(
         with zipfile.ZipFile(path) as archive:
             if _META not in archive.namelist():  # what remains of half an archive may look like another archive
                 raise UsageError(f"{path}: not a checkpoint made with sb3, or a damaged one")
-            meta = json.loads(archive.read(_META))
+            with archive.open(_META) as file:
+                meta = parse_json(file.read(_MOST_META), f"{path}: {_META}")
         check_meta(meta, path, Sb3Backend.name, env, to_learn=to_learn)
+        expect(meta, {"agent": {"algorithm": str}, "goals": bool, "normalizer": dict | None}, path)
+        _check_sizes(path)
         _, parameters, _ = load_from_zip_file(path, load_data=False, device="cpu")
         return meta, parameters["policy"]
-    except _DAMAGE as error:
-        raise UsageError(f"{path}: a damaged checkpoint: {summary(error)}") from error
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{path}: a damaged checkpoint: {summary(error)[:MAX_REASON]}") from error
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse an archive that would unpack to more than the machine holds."""
+    with zipfile.ZipFile(path) as archive:
+        check_memory(str(path), "its content", sum(member.file_size for member in archive.infolist()))
 
 
 def _load_weights(policy: Any, weights: dict[str, torch.Tensor], path: Path) -> None:
