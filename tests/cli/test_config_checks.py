@@ -73,6 +73,25 @@ def test_more_environments_than_memory_holds(number: str, capfd: pytest.CaptureF
     assert "of memory or more, and there are " in line
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("env.scene.entities.robot.spec=builtins:print", "the model of 'robot' is a NoneType, not a mujoco.MjSpec"),
+        ("env.rewards.alive.func=os:system", "reward term 'alive': system cannot be called so"),
+        ("env.rewards.alive.func=builtins:dict", "reward term 'alive': dict cannot be called so"),
+    ],
+)
+def test_a_callable_of_another_kind_is_refused(change: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["play", TASK, "--num-envs", "2", "--steps", "1", change]) == 2
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if line]
+    assert message in line
+
+
+def test_no_joints_are_none(capfd: pytest.CaptureFixture[str]) -> None:
+    change = "env.terminations.cart_out_of_bounds.params.asset.joint_names=[]"
+    assert run(["play", TASK, "--num-envs", "2", "--steps", "1", change]) == 0
+
+
 def test_memory_is_estimated_from_below() -> None:
     check_memory("a", 1, 1e6)
     with pytest.raises(ConfigError, match=r"^a: 7 would need 1e\+03 EB of memory or more, and there are .* here$"):

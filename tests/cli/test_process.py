@@ -171,6 +171,17 @@ def test_traces_that_were_not_written_are_not_claimed(
     assert "traces in" not in captured.out
 
 
+def test_ctrl_c_in_the_middle_of_a_trace_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(profile: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("torch.profiler.profile.step", interrupt)
+    monkeypatch.setattr("torch.profiler.profile.stop", lambda profile: 1 // 0)
+    assert refusal(["play", TASK, "--prof", "--num-envs", "2"], capfd, code=130) == "genelab: interrupted"
+
+
 def test_links_in_a_circle_are_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     Path("loop").symlink_to("loop")
     assert "symbolic links" in refusal(["benchmark", "compare", "loop/a", "loop/b"], capfd).lower()

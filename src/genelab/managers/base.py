@@ -104,7 +104,11 @@ class Term(Stateful):
         self._reset: Callable[[EnvIds], None] | None = None
         self.instance: Any = None
         if isinstance(cfg.func, type):
-            self._func = self.instance = cfg.func(cfg, env)
+            try:
+                self._func = self.instance = cfg.func(cfg, env)
+            except TypeError as error:
+                self._refuse_call(error)
+                raise
             self._reset = getattr(self.instance, "reset", None)
 
     def _resolve(self, cfg: TermCfg, env: ManagerBasedEnv) -> dict[str, Any]:
@@ -130,9 +134,13 @@ class Term(Stateful):
         try:
             return self._func(self._env, *args, **self._params)
         except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the call, not what was called
-                raise ConfigError(f"{self.where}: {_name(self._func)} cannot be called so: {error}") from error
+            self._refuse_call(error)
             raise
+
+    def _refuse_call(self, error: TypeError) -> None:
+        """Say what is wrong if it was the call itself that failed, not something in what was called."""
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise ConfigError(f"{self.where}: {_name(self._func)} cannot be called so: {error}") from error
 
     def reset(self, env_ids: EnvIds) -> None:
         """Let a term with memory forget these environments."""
@@ -195,7 +203,7 @@ def select(cfg: SceneEntityCfg, env: ManagerBasedEnv) -> Selection:
     entity = env.scene[cfg.name]
 
     def ids(found: list[int] | None) -> slice | Tensor:
-        return slice(None) if found is None else torch.tensor(found, device=env.device)
+        return slice(None) if found is None else torch.tensor(found, dtype=torch.int64, device=env.device)
 
     joints = None if cfg.joint_names is None else entity.find_joints(cfg.joint_names)
     bodies = None if cfg.body_names is None else entity.find_bodies(cfg.body_names)

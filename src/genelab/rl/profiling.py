@@ -7,7 +7,7 @@ import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def profiler(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Profiler won't be using warmup")  # the user asked for none
         schedule = tp.schedule(wait=cfg.wait, warmup=cfg.warmup, active=cfg.active, repeat=cfg.repeat)
-    with tp.profile(schedule=schedule, on_trace_ready=write, record_shapes=False) as profile:
+    with _running(tp.profile(schedule=schedule, on_trace_ready=write, record_shapes=False)) as profile:
 
         def step() -> None:
             nonlocal steps
@@ -92,6 +92,18 @@ def profiler(
         )
     elif steps < before + cfg.active:
         notify(f"--prof: the trace has {steps - before} {unit}, not {cfg.active}: the run had only {steps}")
+
+
+@contextmanager
+def _running(profile: Any) -> Iterator[Any]:
+    profile.start()
+    try:
+        yield profile
+    except BaseException:
+        with suppress(Exception):  # interrupted in the middle of a step, it does not stop cleanly
+            profile.stop()
+        raise
+    profile.stop()
 
 
 def _is_whole(path: Path) -> bool:
