@@ -15,7 +15,11 @@ import torch
 from genelab.cli.main import run
 from genelab.config import to_dict
 from genelab.config.registry import TASKS
+from genelab.errors import UsageError
 from genelab.rl import train_task
+from genelab.rl.config import Sb3AgentCfg, Sb3OnPolicyCfg
+from genelab.rl.policies import load_policy
+from tests.rl.helpers import play_env, train_agent
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 
@@ -310,3 +314,143 @@ def test_a_dump_without_all_its_parts_is_refused(
     line = refused("play", TASK, "--replay", "nan_dump.pt")
     assert "genelab: nan_dump.pt: " in line
     assert says in line
+
+
+def export(module: torch.nn.Module) -> None:
+    """The exported policy of the run, with another module in its file."""
+    assert run(["export", TASK, "run", "--out", "policy.ts"]) == 0
+    torch.jit.save(torch.jit.script(module), "policy.ts")
+
+
+class Raises(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("no")
+
+
+class OfTwo(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+
+class AnswersText(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> str:
+        return "x"
+
+
+@pytest.mark.parametrize("module", [Raises(), OfTwo(), AnswersText(), torch.nn.Linear(99, 1), torch.nn.Identity()])
+def test_an_exported_policy_that_fails_when_it_is_called_is_refused(
+    module: torch.nn.Module, home: Path, refused: Callable[..., str]
+) -> None:
+    export(module)
+    for words in (["eval", TASK, "policy.ts"], ["play", TASK, "--checkpoint", "policy.ts", "--agent", "trained"]):
+        line = refused(*words, "--num-envs", "2", "--headless")
+        assert "genelab: policy.ts: not the policy that its metadata describe: " in line
+
+
+def test_an_exported_policy_that_writes_is_refused(home: Path, refused: Callable[..., str]) -> None:
+    class Writes(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch.save(x, "owned")
+            return x
+
+    export(Writes())
+    assert "policy.ts: a damaged torchscript file: it does more than compute" in refused("eval", TASK, "policy.ts")
+    assert not Path("owned").exists()
+
+
+BROKEN = """
+import mujoco
+from genelab import TASKS
+
+def spec() -> mujoco.MjSpec:
+    return mujoco.MjSpec.from_string("<mujoco><worldbody><body/></nothing></mujoco>")
+
+def none() -> mujoco.MjSpec:
+    return 5
+
+def make(function):
+    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0")
+    for env in (cfg.env, cfg.play_env):
+        env.scene.entities["robot"].spec, env.scene.entities["robot"].spec_args = function, {}
+    return cfg
+
+TASKS.register("Broken-Xml-v0", lambda: make(spec))
+TASKS.register("Broken-Type-v0", lambda: make(none))
+"""
+
+
+def test_a_model_that_is_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("broken_models.py").write_text(BROKEN)
+    line = refused("play", "Broken-Xml-v0", "--import", "broken_models.py")
+    assert "the model of 'robot' is not a valid model: XML " in line
+    line = refused("play", "Broken-Type-v0", "--import", "broken_models.py")
+    assert "the model of 'robot' is a int, not a mujoco.MjSpec" in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"engines": 5}',
+        '{"engines": {"a": 5}}',
+        '{"metrics": {}, "checkpoint": "x", "num_episodes": 1}',
+        '{"metrics": {"return_mean": "x"}, "checkpoint": "", "num_episodes": 1, "evaluated_at": "", "engine": ""}',
+        "[" * 100_000,
+        "5",
+    ],
+)
+def test_a_report_takes_no_notice_of_other_files(text: str, home: Path) -> None:
+    (home / "mine.json").write_text(text)
+    assert run(["report", "run", "--out", "report.html"]) == 0
+    assert " episodes on " not in Path("report.md").read_text()  # nothing was taken for an evaluation
+
+
+def test_the_table_of_a_report_shows_what_a_run_says_as_it_is(home: Path) -> None:
+    nasty = "<script>alert(1)</script>|`x`\n| a [b](http://c)"
+    edit(home / "run.json", "task", value=nasty)
+    assert run(["report", "run", "--out", "report.html"]) == 0
+    table = Path("report.md").read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\|\\`x\\` \\| a [b]\\(http://c)" in table
+    assert len(table.splitlines()) == 3
+    assert "<script>" not in Path("report.html").read_text()
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '[{"task": "\\ud800", "checkpoint": "x"}]'])
+def test_a_suite_that_cannot_be_read_is_refused(text: str, home: Path, refused: Callable[..., str]) -> None:
+    Path("suite.json").write_text(text)
+    assert "--suite: suite.json is not JSON" in refused("benchmark", "--suite", "suite.json", "--out", "out.json")
+
+
+def test_a_reference_of_too_many_digits_is_refused(home: Path, refused: Callable[..., str]) -> None:
+    Path("suite.json").write_text(json.dumps([{"task": TASK, "checkpoint": "pretrained"}]))
+    row = {"task": TASK, "checkpoint": "pretrained", "seed": 0, "evaluation": {"metrics": {"return_mean": 7}}}
+    Path("reference.json").write_text(json.dumps({"rows": [row]}).replace("7", "7" * 401))
+    line = refused("benchmark", "--suite", "suite.json", "--reference", "reference.json", "--out", "out.json")
+    assert "--reference: reference.json is not JSON: 77777777777777777777 is no number" in line
+
+
+def test_sb3_metadata_of_wrong_types_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    agent = Sb3AgentCfg(algorithm="PPO", timesteps=16, on_policy=Sb3OnPolicyCfg(n_steps=4, batch_size=8))
+    result = train_agent(agent, "run")
+    with zipfile.ZipFile(result.checkpoint) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    places = [("schema",), ("agent",), ("normalizer",), ("goals",), ("backend",), ("task",), ("schema", "actions")]
+    places += [("agent", name) for name in ("algorithm", "hidden_dims", "activation")]
+    for place in places:
+        meta = json.loads(parts["genelab.json"])
+        node = meta if len(place) == 1 else meta[place[0]]
+        node[place[-1]] = 5
+        with zipfile.ZipFile("spoiled.zip", "w") as archive:
+            for name, data in {**parts, "genelab.json": json.dumps(meta).encode()}.items():
+                archive.writestr(name, data)
+        with pytest.raises(UsageError, match=r"^spoiled\.zip: "):
+            load_policy(play_env(), agent, Path("spoiled.zip"))
+    with zipfile.ZipFile("spoiled.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("genelab.json", b" " * 20_000_000)  # of which the first part is read
+    with pytest.raises(UsageError, match=r"^spoiled\.zip: genelab\.json is not JSON"):
+        load_policy(play_env(), agent, Path("spoiled.zip"))

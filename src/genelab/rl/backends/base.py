@@ -18,6 +18,7 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
+from genelab.config import TASKS
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl.config import BackendConfig
@@ -186,6 +187,7 @@ _REGISTRY: dict[type[BackendConfig], str | type[Backend]] = {}
 
 def register_backend(config: type[BackendConfig], backend: str | type[Backend]) -> None:
     """Train agents of this config type with this backend: a class, or its path `module:Class`."""
+    TASKS.trust(config.__module__)  # its configs are read from files, too
     _REGISTRY[config] = backend
 
 
