@@ -267,3 +267,15 @@ def test_a_host_that_is_none_is_refused_in_a_line(host: str, capfd: pytest.Captu
     assert "is no address of this machine" in err
     assert err.count("\n") == 1
     assert len(err) < 150
+
+
+def test_on_a_narrow_screen_the_camera_steps_back(page: WebViewer) -> None:
+    """At half the width everything is seen from twice as far, in the same direction."""
+    look_at, position = page._view()
+    with enter(page) as line:
+        say(line, {**CAMERA, "image_width": 300})
+        (client,) = page.server.get_clients().values()
+        eventually(lambda: client.camera.aspect == 0.5)
+        page._welcome(client)
+        assert client.camera.look_at == pytest.approx(look_at)
+        assert client.camera.position - look_at == pytest.approx(2.0 * (position - look_at))

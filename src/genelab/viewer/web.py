@@ -170,7 +170,9 @@ class WebViewer:
 
     def _welcome(self, client: Any) -> None:
         if client.camera.aspect < 1.0:
-            client.camera.look_at, client.camera.position = self._view(client.camera.aspect)
+            look_at, position = self._view(client.camera.aspect)
+            client.camera.position = position  # which takes along what is looked at
+            client.camera.look_at = look_at
         self._show()
 
     def _draw(self) -> None:
