@@ -249,5 +249,8 @@ def apply_options(cfg: SimulationCfg, spec: mujoco.MjSpec) -> None:
         "elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC,
     }[solver.cone]
     option.impratio = solver.impratio
+    # MuJoCo 4.0.0 factors the Hessian of its solver wrongly where the Jacobian is sparse, as `auto` has it above 60
+    # degrees of freedom.
+    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     # A diverged state must stay visible: MuJoCo would otherwise reset it silently in the middle of an episode.
     option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
