@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from genelab import mdp
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs import ManagerBasedEnv, ManagerBasedEnvCfg, ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import ConfigError
 from genelab.managers import (
     CurriculumTermCfg,
@@ -30,6 +30,7 @@ from genelab.scene import (
     InitialStateCfg,
     PlaneCfg,
     PointsSensorCfg,
+    RigidObjectCfg,
     SceneCfg,
     mjcf_text,
 )
@@ -368,6 +369,25 @@ def test_friction_of_named_geoms_is_drawn_once_or_each(make_env: MakeEnv) -> Non
     env = make_env(**startup(mdp.randomize_friction, friction_range=(0.3, 0.6), geoms=(".*_foot",), shared=False))
     feet = model_values(env, "geom_friction", "left_foot", "right_foot")[..., 0]
     assert (feet[:, 0] != feet[:, 1]).all()
+
+
+def test_the_centre_of_mass_of_a_lone_body_can_be_moved() -> None:
+    """A cube in space spins about its centre of mass, 3 cm from its middle: half a turn moves the middle by 6 cm."""
+    xml = '<mujoco><worldbody><body name="cube"><freejoint/><geom type="box" size=".1 .1 .1"/></body>'
+    spin = InitialStateCfg(lin_vel=(0.0, -0.03 * math.pi, 0.0), ang_vel=(0.0, 0.0, math.pi))
+    cube = RigidObjectCfg(spec=mjcf_text, spec_args={"xml": f"{xml}</worldbody></mujoco>"}, init_state=spin)
+    move = {"x": (0.03, 0.03), "y": (0.0, 0.0), "z": (0.0, 0.0), "asset": SceneEntityCfg(name="cube")}
+    cfg = ManagerBasedEnvCfg(
+        scene=SceneCfg(num_envs=2, entities={"cube": cube}),
+        simulation=SimulationCfg(engine="mujoco", precision=64, threads=1, dt=0.001, gravity=(0.0, 0.0, 0.0)),
+        decimation=1000,
+        **startup(mdp.randomize_com, **move),
+    )
+    env = ManagerBasedEnv(cfg)
+    env.reset()
+    env.step(torch.zeros(2, 0))
+    assert env.scene["cube"].root_pos_w[1].tolist() == pytest.approx([0.06, 0.0, 0.0], abs=2e-4)
+    env.close()
 
 
 def test_mass_takes_the_inertia_with_it_and_does_not_pile_up(make_env: MakeEnv) -> None:

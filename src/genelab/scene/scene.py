@@ -80,6 +80,8 @@ class Scene(Stateful):
             self.terrain.attach_to(world)
         for entity in self.entities.values():
             entity.attach_to(world)
+        for body in world.bodies:
+            body.simple = False  # a lone body may have its centre of mass moved
         contacts: list[ContactQuery] = []
         for sensor in self.sensors.values():
             contacts += sensor.attach_to(self, world)

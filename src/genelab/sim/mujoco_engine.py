@@ -217,7 +217,7 @@ class MujocoEngine:
         self._has_own_fields = True
         rows = None if env_ids is None else env_ids.cpu().numpy()
         if field in mujoco.MjModel._setconst_inputs:
-            self._batch.set_const(rows)
+            self._run(lambda: self._batch.set_const(rows))
         self._mark(rows)
 
     def get_model_field(self, field: str) -> Tensor:
