@@ -10,10 +10,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import TASKS
+from genelab import TASKS, mdp
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import ConfigError
-from genelab.managers import TerminationTermCfg
+from genelab.managers import EventTermCfg, TerminationTermCfg
+from genelab.scene import (
+    ArticulationCfg,
+    IdealPdActuatorCfg,
+    ImplicitPdActuatorCfg,
+    InitialStateCfg,
+    SceneCfg,
+    mjcf_text,
+)
+from genelab.scene.actuators import ActuatorCfg
+from genelab.sim import SimulationCfg
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 
@@ -160,6 +170,36 @@ def test_the_first_observation_after_a_reset_is_of_the_new_state() -> None:
     # The velocity of the pole seen by the frame sensor is that of the new state, too.
     torch.testing.assert_close(observations["policy"][:, 5], 0.2 * env.robot.joint_vel[:, 1])
     assert observations["policy"][3, 7] == 0.0  # no last action
+
+
+@pytest.mark.parametrize("actuator", [ImplicitPdActuatorCfg, IdealPdActuatorCfg])
+def test_the_servos_hold_their_default_targets_from_the_reset_on(actuator: type[ActuatorCfg]) -> None:
+    """100 N/m, put 0.1 m beyond the target of 0.5 m: the first observation feels −10 N, and not −60 N."""
+    xml = """<mujoco><worldbody><body name="b"><joint name="j" type="slide" axis="1 0 0"/><geom size=".1"/></body>
+        </worldbody></mujoco>"""
+    robot = ArticulationCfg(
+        spec=mjcf_text,
+        spec_args={"xml": xml},
+        init_state=InitialStateCfg(joint_pos={"j": 0.5}),
+        actuators={"servo": actuator(joint_names=("j",), stiffness=100.0, damping=1.0)},
+    )
+    params = {"position_range": (0.1, 0.1), "velocity_range": (0.0, 0.0)}
+    cfg = ManagerBasedRlEnvCfg(
+        scene=SceneCfg(num_envs=2, entities={"robot": robot}),
+        simulation=SimulationCfg(precision=64),
+        episode_length_s=1.0,
+        actions={"j": mdp.JointPositionActionCfg()},
+        events={"move": EventTermCfg(func=mdp.reset_joints_by_offset, mode="reset", params=params)},
+    )
+    env = ManagerBasedRlEnv(cfg)
+    env.reset()
+    assert env.robot.joint_effort.flatten().tolist() == pytest.approx([-10.0, -10.0])
+    env.step(torch.ones(2, 1))
+    before = env.scene.engine.ctrl
+    env._reset_envs(torch.tensor([1]))
+    assert env.robot.joint_effort[1].item() == pytest.approx(-10.0)
+    assert torch.equal(env.scene.engine.ctrl[0], before[0])  # the other goes on as it was
+    env.close()
 
 
 def test_final_obs_is_the_last_one_of_the_old_episode() -> None:

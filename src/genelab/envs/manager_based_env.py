@@ -106,7 +106,7 @@ class ManagerBasedEnv(Stateful):
     def _load_managers(self) -> None:
         # Terms look at the state when they are made, so it must be a valid one.
         self.scene.reset(None)
-        self.scene.engine.refresh()
+        self.scene.refresh(None)
         self.scene.reset_sensors(None)
         self.event_manager = EventManager(self.cfg.events, self)
         self.action_manager = ActionManager(self.cfg.actions, self)
@@ -152,7 +152,7 @@ class ManagerBasedEnv(Stateful):
         """Give environments a new initial state; returns what the managers log of the old episodes."""
         self.scene.reset(env_ids)
         self.event_manager.apply("reset", env_ids)
-        self.scene.engine.refresh()
+        self.scene.refresh(env_ids)
         self.scene.reset_sensors(env_ids)
         log: dict[str, Any] = {}
         for manager in (self.observation_manager, self.action_manager, self.event_manager):

@@ -411,11 +411,11 @@ class Articulation(Entity):
         self.encoder_bias[slice(None) if env_ids is None else env_ids] = bias
         self.has_encoder_bias = True
 
-    def write_controls(self) -> None:
+    def write_controls(self, env_ids: EnvIds = None) -> None:
         """Hand the actuators' outputs to the engine."""
         if self.actuators:
             controls = torch.cat([actuator.compute() for actuator in self.actuators.values()], dim=1)
-            self.engine.write_ctrl(controls, self._ctrl)
+            self.engine.write_ctrl(controls if env_ids is None else controls[env_ids], self._ctrl, env_ids)
 
     def state_dict(self) -> dict[str, Any]:
         """Targets, errors of the encoders, and what the actuators remember."""

@@ -137,6 +137,12 @@ class Scene(Stateful):
         for entity in self.entities.values():
             entity.reset(env_ids)
 
+    def refresh(self, env_ids: EnvIds) -> None:
+        """Derive everything from the new state of these environments; their actuators act on it."""
+        for robot in self._articulations:
+            robot.write_controls(env_ids)
+        self.engine.refresh()
+
     def reset_sensors(self, env_ids: EnvIds) -> None:
         """Let the sensors forget; called when the new state is complete."""
         for sensor in self.sensors.values():

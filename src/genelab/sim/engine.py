@@ -150,8 +150,8 @@ class Engine(Protocol):
         """Set joint velocities; body velocities follow at the next `refresh`."""
         ...
 
-    def write_ctrl(self, values: Tensor, cols: Ids) -> None:
-        """Set actuator inputs of all environments."""
+    def write_ctrl(self, values: Tensor, cols: Ids, env_ids: EnvIds = None) -> None:
+        """Set actuator inputs."""
         ...
 
     def write_wrench(self, force: Tensor, torque: Tensor, bodies: Ids, env_ids: EnvIds) -> None:

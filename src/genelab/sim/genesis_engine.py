@@ -333,8 +333,8 @@ class GenesisEngine:
     def _rows(self, env_ids: EnvIds) -> Tensor | None:
         return None if env_ids is None else env_ids.to(self.device, self._gs.tc_int)
 
-    def write_ctrl(self, values: Tensor, cols: Ids) -> None:
-        self._assign(self._ctrl, values, cols, None)
+    def write_ctrl(self, values: Tensor, cols: Ids, env_ids: EnvIds = None) -> None:
+        self._assign(self._ctrl, values, cols, env_ids)
         self._ctrl_changed = True
         self._cache.pop("ctrl", None)
 

@@ -195,8 +195,8 @@ class MujocoEngine:
         _assign(self._views[name], values, cols, ids)
         self._mark(None if ids is None else ids.numpy())
 
-    def write_ctrl(self, values: Tensor, cols: Ids) -> None:
-        _assign(self._views["ctrl"], values, cols, None)
+    def write_ctrl(self, values: Tensor, cols: Ids, env_ids: EnvIds = None) -> None:
+        _assign(self._views["ctrl"], values, cols, env_ids)
         self._cache.pop("ctrl", None)
 
     def write_wrench(self, force: Tensor, torque: Tensor, bodies: Ids, env_ids: EnvIds) -> None:
