@@ -50,6 +50,19 @@ PINCHER = """
   </body>
 </worldbody></mujoco>
 """
+# Two arms that slide along y and can press on the trunk between them from both sides.
+HUGGER = """
+<mujoco>
+  <worldbody>
+    <body name="trunk">
+      <geom type="box" size=".1 .1 .1" mass="1"/>
+      <body pos="0 .15 0"><joint name="left" type="slide" axis="0 1 0"/><geom size=".05" mass="1"/></body>
+      <body pos="0 -.15 0"><joint name="right" type="slide" axis="0 1 0"/><geom size=".05" mass="1"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor name="left" joint="left"/><motor name="right" joint="right"/></actuator>
+</mujoco>
+"""
 ARM = """
 <mujoco><worldbody>
   <body name="post" pos="0 0 1">
@@ -123,6 +136,19 @@ def test_a_subtree_against_itself_is_self_collision(make_scene: Callable[..., Sc
     assert fingers.body_names == ["left", "right"]  # in the order of the model
     assert fingers.count[1].tolist() == [0.0, 1.0]  # the left does not touch the left
     assert fingers.force_w[1, 1, 0].item() > 1.0  # pushed to the right
+
+
+def test_self_collision_from_both_sides_does_not_cancel(make_scene: Callable[..., Scene]) -> None:
+    sensor = ContactSensorCfg(entity="robot", bodies=("trunk",), other="robot/trunk", subtree=True, threshold=10.0)
+    scene = make_scene({"robot": thing(HUGGER, pos=(0.0, 0.0, 1.0))}, sensors={"self": sensor})
+    pushes = torch.tensor([[0.0, 0.0], [-49.0, 0.0], [-49.0, 49.0], [-4.0, 4.0]])
+    scene.engine.write_ctrl(pushes, slice(None))
+    scene.step(200)
+    felt = contact(scene, "self")
+    torch.testing.assert_close(felt.force_w[:, 0, 1], pushes.abs().sum(dim=1).double(), rtol=1e-4, atol=1e-4)
+    assert felt.force_w[:, 0, [0, 2]].abs().max() < 1e-6
+    assert felt.count[:, 0].tolist()[1:] == [1.0, 2.0, 2.0]
+    assert felt.touching[:, 0].tolist() == [False, True, True, False]
 
 
 def test_air_time_over_a_scripted_bounce(make_scene: Callable[..., Scene]) -> None:

@@ -1,8 +1,8 @@
 """Engines: what steps the physics."""
 
 from genelab.sim.cfg import SimulationCfg, SolverCfg
+from genelab.sim.contacts import ContactQuery, add_contact_sensor
 from genelab.sim.engine import (
-    ContactQuery,
     Engine,
     EngineError,
     EnvIds,
@@ -22,6 +22,7 @@ __all__ = [
     "ModelError",
     "SimulationCfg",
     "SolverCfg",
+    "add_contact_sensor",
     "apply_options",
     "compile_spec",
     "create_engine",

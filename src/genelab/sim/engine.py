@@ -9,7 +9,6 @@ above it asks which engine is below.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import mujoco
@@ -19,6 +18,7 @@ from torch import Tensor
 from genelab.config import check_memory
 from genelab.errors import GenelabError, UsageError
 from genelab.sim.cfg import SimulationCfg
+from genelab.sim.contacts import ContactQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,19 +36,6 @@ class EngineError(GenelabError):
 
 class ModelError(EngineError, UsageError):
     """A model that does not compile, or that an engine cannot express."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContactQuery:
-    """A contact force to report: that on `body`, from `other` or from anything."""
-
-    sensor: str
-    """Name of the contact sensor in the MJCF."""
-    body: str
-    other: str | None = None
-    """Only contacts with this body count; None: with anything."""
-    subtree: bool = False
-    """`body` and `other` stand for themselves and everything attached below them; `world` is the ground alone."""
 
 
 class Engine(Protocol):
@@ -120,7 +107,8 @@ class Engine(Protocol):
 
     @property
     def contact_force(self) -> Tensor:
-        """Net force on each queried body in the last substep, `(N, num_contacts, 3)`."""
+        """Net force on each queried body in the last substep, `(N, num_contacts, 3)`; of a query `within` a body, the
+        sum of the absolute forces along each axis."""
         ...
 
     @property

@@ -28,7 +28,8 @@ from torch import Tensor
 from genelab.errors import ConfigError, did_you_mean
 from genelab.sim import genesis_mapping as mapping
 from genelab.sim.cfg import SimulationCfg
-from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, check_size, compile_spec
+from genelab.sim.contacts import ContactQuery
+from genelab.sim.engine import EngineError, EnvIds, Ids, check_size, compile_spec
 
 _MODEL_FIELDS = (
     "body_mass",
@@ -88,7 +89,7 @@ class GenesisEngine:
         self._first = self.model.nbody - self._entity.n_links  # 1 where Genesis leaves the world body out
         self._prepare()
         self._actuate()
-        self._queries = [self._contact_masks(query, terrain is not None) for query in contacts]
+        self._queries = [(*self._contact_masks(query, terrain is not None), query.within) for query in contacts]
         self.reset(None)
         self.refresh()
 
@@ -245,11 +246,12 @@ class GenesisEngine:
         first, second = first * used, second * used
         push = contacts["force"].masked_fill(~used[..., None], 0.0)  # on the second
         forces, counts = [push.new_zeros(self.num_envs, 0, 3)], [push.new_zeros(self.num_envs, 0)]
-        for body, other in self._queries:
+        for body, other, within in self._queries:
             on_first = body[first] & other[second] & used
             on_second = body[second] & other[first] & used
             sign = on_second.to(self.dtype) - on_first.to(self.dtype)
-            forces.append((sign[..., None] * push).sum(dim=1, keepdim=True))
+            felt = on_first[..., None] * push.abs() if within else sign[..., None] * push
+            forces.append(felt.sum(dim=1, keepdim=True))
             counts.append((on_first | on_second).sum(dim=1, keepdim=True).to(self.dtype))
         self._cache["contact_force"], self._cache["contact_count"] = torch.cat(forces, 1), torch.cat(counts, 1)
         return self._cache[name]

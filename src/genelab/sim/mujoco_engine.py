@@ -20,7 +20,8 @@ from torch import Tensor
 
 from genelab.errors import ConfigError, did_you_mean
 from genelab.sim.cfg import SimulationCfg
-from genelab.sim.engine import ContactQuery, EngineError, EnvIds, Ids, check_size, compile_spec
+from genelab.sim.contacts import SLOTS_WITHIN, WIDTH_WITHIN, ContactQuery
+from genelab.sim.engine import EngineError, EnvIds, Ids, check_size, compile_spec
 
 _INPUTS = ("qpos", "qvel", "ctrl", "xfrc_applied")
 _OUTPUTS = ("xpos", "xquat", "cvel", "subtree_com", "xipos", "actuator_force", "qacc", "sensordata")
@@ -63,6 +64,8 @@ class MujocoEngine:
         columns = [int(self.model.sensor(query.sensor).adr[0]) for query in contacts]
         self._contact_columns = torch.tensor(columns, dtype=torch.int64)
         self._force_columns = self._contact_columns[:, None] + torch.arange(1, 4)
+        slots = torch.arange(SLOTS_WITHIN * WIDTH_WITHIN).view(SLOTS_WITHIN, WIDTH_WITHIN)
+        self._within = {i: columns[i] + slots for i, query in enumerate(contacts) if query.within}
         self._bind_outputs()
         self._stale[:] = True
         self.refresh()
@@ -143,8 +146,14 @@ class MujocoEngine:
         return self._read("contact_force", self._contact_force)
 
     def _contact_force(self) -> Tensor:
+        data = self._views["sensordata"]
         # The sensor reports what the body does to the other; we report what is done to the body.
-        return -self._views["sensordata"][:, self._force_columns]
+        force = -data[:, self._force_columns]
+        for i, columns in self._within.items():
+            _, push, normal, tangent = data[:, columns].split((1, 3, 3, 3), dim=-1)  # (N, slots, ...)
+            frame = torch.stack((normal, tangent, torch.linalg.cross(normal, tangent)), dim=-1)
+            force[:, i] = (frame @ push[..., None]).squeeze(-1).abs().sum(dim=1)
+        return force
 
     @property
     def contact_count(self) -> Tensor:

@@ -11,18 +11,15 @@ from torch import Tensor
 
 from genelab.scene.names import match_names
 from genelab.scene.sensors.base import Sensor, SensorCfg
-from genelab.sim import ContactQuery, EnvIds
+from genelab.sim import ContactQuery, EnvIds, add_contact_sensor
 
 if TYPE_CHECKING:
     from genelab.scene.scene import Scene
 
-_NET_FORCE = 3
-"""MJCF's reduction of all contacts of a sensor to one net force."""
-
 
 @dataclass(kw_only=True)
 class ContactSensorCfg(SensorCfg):
-    """Net contact force on bodies, as of the last physics step."""
+    """Contact force on bodies, as of the last physics step."""
 
     bodies: tuple[str, ...]
     """Regular expressions of the bodies it measures, one reading each, in the order of the model."""
@@ -52,9 +49,6 @@ class ContactSensor(Sensor):
         local = [body.removeprefix(prefix) for body in bodies]
         chosen = match_names(self.cfg.bodies, local, f"contact sensor {self.name!r}, body")
         self.body_names = [local[i] for i in chosen]
-        kind = mujoco.mjtObj.mjOBJ_XBODY if self.cfg.subtree else mujoco.mjtObj.mjOBJ_BODY
-        data = mujoco.mjtConDataField
-        fields = (1 << int(data.mjCONDATA_FOUND)) | (1 << int(data.mjCONDATA_FORCE))
         queries = []
         for i in chosen:
             query = ContactQuery(
@@ -63,13 +57,7 @@ class ContactSensor(Sensor):
                 other=self.cfg.other,
                 subtree=self.cfg.subtree,
             )
-            sensor = world.add_sensor(
-                name=query.sensor, type=mujoco.mjtSensor.mjSENS_CONTACT, objtype=kind, objname=query.body
-            )
-            if query.other is not None:  # the world's subtree would be everything, not the ground
-                sensor.reftype = mujoco.mjtObj.mjOBJ_BODY if query.other == "world" else kind
-                sensor.refname = query.other
-            sensor.intprm[:3] = [fields, _NET_FORCE, 1]
+            add_contact_sensor(world, query)
             queries.append(query)
         self._first = scene.num_contacts
         return queries
@@ -85,7 +73,8 @@ class ContactSensor(Sensor):
 
     @property
     def force_w(self) -> Tensor:
-        """Net force on each body, world frame, `(N, B, 3)`."""
+        """Net force on each body, world frame, `(N, B, 3)`; of self-collision, where nothing would be left of it, the
+        sum of the absolute forces along each axis."""
         return self.engine.contact_force[:, self._columns]
 
     @property
