@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import mujoco
@@ -13,7 +14,8 @@ from torch import Tensor
 from genelab.errors import ConfigError
 from genelab.sim import genesis_mapping
 from genelab.sim.cfg import SimulationCfg
-from genelab.sim.engine import ContactQuery, Engine, EngineError, ModelError, apply_options
+from genelab.sim.contacts import ContactQuery, add_contact_sensor
+from genelab.sim.engine import Engine, EngineError, ModelError, apply_options
 from genelab.sim.genesis_engine import GenesisEngine
 from genelab.sim.mujoco_engine import MujocoEngine
 
@@ -226,8 +228,6 @@ def test_randomised_fields_act_as_in_mujoco(
     before = other.get_model_field(field).to(torch.float64)
     torch.testing.assert_close(genesis.get_model_field(field), before, rtol=1e-12, atol=1e-12)
     changed = before[some][:, ids] * numbers([factor], [1.0]).reshape(2, *[1] * (before.dim() - 1))
-    if field == "geom_friction":
-        changed = torch.cat((changed[..., :1], before[some][:, ids, 1:]), dim=-1)
     for engine in engines:
         engine.set_model_field(field, changed, ids, some)
         start(engine)
@@ -323,6 +323,71 @@ def test_what_was_begun_in_inference_mode_goes_on_outside() -> None:
     genesis.close()
 
 
+# -- what two geoms make of their parameters, and what a body feels of itself
+
+# A slope of 30 degrees (gravity is turned) with three boxes, and a robot that can press on its trunk from both sides.
+SLOPE = """
+<mujoco>
+  <worldbody>
+    <geom name="ground" type="plane" size="5 5 .1" friction="1"/>
+    <body name="first" pos="0 -1 .1">
+      <freejoint/><geom name="first" type="box" size=".1 .1 .1" mass="1" friction=".3" priority="1"/>
+    </body>
+    <body name="equal" pos="0 1 .1">
+      <freejoint/><geom type="box" size=".1 .1 .1" mass="1" friction=".3" solmix="3" solref=".04 1"/>
+    </body>
+    <body name="soft" pos="0 2 .1">
+      <freejoint/><geom type="box" size=".1 .1 .1" mass="1" priority="1" solref=".03 1" solimp=".5 .6 .001"/>
+    </body>
+    <body name="trunk" pos="0 0 1">
+      <geom type="box" size=".1 .1 .1"/>
+      <body pos="0 .151 0"><joint name="left" type="slide" axis="0 1 0"/><geom size=".05" mass="1"/></body>
+      <body pos="0 -.151 0"><joint name="right" type="slide" axis="0 1 0"/><geom size=".05" mass="1"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="left"/><motor joint="right"/></actuator>
+</mujoco>
+"""
+
+
+def test_friction_and_self_contact_are_mujocos() -> None:
+    """In 0.3 s a box of friction mu gains 9.81 m/s² · (sin 30° − mu · cos 30°) · 0.3 s, or stays."""
+    cfg = SimulationCfg(precision=64, gravity=(9.81 * 0.5, 0.0, -9.81 * math.sqrt(0.75)))
+    spec = mujoco.MjSpec.from_string(SLOPE)
+    apply_options(cfg, spec)
+    itself = ContactQuery(sensor="self", body="trunk", other="trunk", subtree=True)
+    add_contact_sensor(spec, itself)
+    engines = [
+        GenesisEngine(cfg, spec, 4, torch.device("cpu"), [itself]),
+        MujocoEngine(cfg, spec, 4, torch.device("cpu"), [itself]),
+    ]
+    pushes = numbers([0, 0], [-49, 0], [-49, 49], [-49, 20])
+    friction = numbers([0.1], [0.3], [0.5], [1.2])
+    for engine in engines:
+        box = engine.model.geom("first").id
+        values = engine.get_model_field("geom_friction")[:, [box]].to(torch.float64)
+        values[..., 0] = friction
+        engine.set_model_field("geom_friction", values, [box], None)
+        torch.testing.assert_close(engine.get_model_field("geom_friction")[:, [box]], values)
+        engine.write_ctrl(pushes, slice(None))
+        engine.step(60)
+        speed = (9.81 * 0.3 * (0.5 - friction * math.sqrt(0.75))).clamp_min(0.0)
+        torch.testing.assert_close(engine.qvel[:, :1], speed, rtol=0, atol=0.03)  # soft contacts chatter
+        assert engine.qvel[:, [6, 12]].abs().max() < 0.05  # of equals the rougher counts, the ground
+        felt = engine.contact_force[:, 0]
+        torch.testing.assert_close(felt[:, 1], pushes.abs().sum(dim=1), rtol=1e-3, atol=1e-6)
+        assert engine.contact_count[:, 0].tolist() == [0, 1, 2, 2]
+    for name, boxes in (("qpos", slice(0, 21)), ("qvel", slice(0, 18))):
+        ours, theirs = (getattr(engine, name)[:, boxes] for engine in engines)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+    genesis, before = engines[0], engines[0].get_model_field("geom_friction")
+    state = genesis.state_dict()
+    genesis.set_model_field("geom_friction", 2 * before, slice(None), None)
+    genesis.load_state_dict(state)
+    assert torch.equal(genesis.get_model_field("geom_friction"), before)
+    genesis.close()
+
+
 # -- terrain
 
 
@@ -394,3 +459,12 @@ def test_actuators_it_cannot_express_are_named(actuator: str, why: str) -> None:
     )
     with pytest.raises(ModelError, match=why):
         genesis_mapping.actuator_dofs(model)
+
+
+def test_a_contact_without_friction_is_named() -> None:
+    """The geom of higher priority decides, whatever the other's condim."""
+    xml = """<mujoco><worldbody><geom name="ground" type="plane" size="1 1 .1"/>
+        <body><freejoint/><geom name="ice" size=".1" condim="1" priority="{}"/></body></worldbody></mujoco>"""
+    genesis_mapping.check_expressible(mujoco.MjModel.from_xml_string(xml.format(0)))
+    with pytest.raises(ModelError, match=r"without friction \(condim 1\), as between the geoms 'ground' and 'ice'"):
+        genesis_mapping.check_expressible(mujoco.MjModel.from_xml_string(xml.format(1)))

@@ -5,12 +5,13 @@ order of bodies and degrees of freedom and MuJoCo's convention for a free joint 
 Tensors stay on the device; nothing in `step` waits for it, but for Genesis's own look at its error flags every tenth
 substep.
 
-In 64 bits a step is MuJoCo's to about the fifteenth digit, contacts between most primitives included. What remains:
+In 64 bits a step is MuJoCo's to about the fifteenth digit, contacts between most primitives included: their friction
+and solver parameters are combined by MuJoCo's rule (`genesis_contacts`), priorities and all. What remains:
 
 - After `reset` or `write_qpos`, contacts and joint accelerations of those environments are zero until the next step.
 - An actuator at its force limit keeps its implicit damping; MuJoCo drops it there.
 - A body with no joint but a free one is integrated by the midpoint rule while nothing touches it.
-- Of `geom_friction` only the sliding coefficient of colliding geoms can be changed; the others scale with it.
+- A sliding friction below 0.01 counts as 0.01; that of geoms which do not collide cannot be changed.
 - A model that Genesis would step as something else is refused.
 """
 
@@ -88,6 +89,7 @@ class GenesisEngine:
         self._solver = self._scene.rigid_solver
         self._first = self.model.nbody - self._entity.n_links  # 1 where Genesis leaves the world body out
         self._prepare()
+        mapping.combine_as_mujoco(self._solver, self.model, self._geoms, self._friction)
         self._actuate()
         self._queries = [(*self._contact_masks(query, terrain is not None), query.within) for query in contacts]
         self.reset(None)
@@ -96,7 +98,8 @@ class GenesisEngine:
     def _prepare(self) -> None:
         model = self.model
         self._geoms = np.concatenate(mapping.colliding_geoms(model))  # in Genesis's order
-        self._friction = self._constant(model.geom_friction[self._geoms, 0])
+        friction = self._constant(model.geom_friction[self._geoms])
+        self._friction = friction.expand(self.num_envs, *friction.shape).contiguous()  # (N, geoms, 3)
         self._limited = np.flatnonzero(model.jnt_limited)
         self._moves = self._constant(mapping.moving_dofs(model))
         self._qpos0 = self._constant(model.qpos0)
@@ -403,7 +406,7 @@ class GenesisEngine:
             solver.set_dofs_limit(values[..., 0], values[..., 1], self.model.jnt_dofadr[ids].tolist(), rows)
         elif field == "geom_friction":
             geoms = [int(np.flatnonzero(self._geoms == geom)[0]) for geom in ids]
-            solver.set_geoms_friction_ratio(values[..., 0] / self._friction[geoms].clamp_min(1e-9), geoms, rows)
+            self._assign(self._friction, values, geoms, env_ids)
         elif field == "actuator_gainprm":
             solver.set_dofs_act_gain(values[..., 0], self._actuated[ids].tolist(), rows)
         elif field == "actuator_biasprm":
@@ -421,7 +424,7 @@ class GenesisEngine:
             )
         shared = self._constant(getattr(self.model, field))
         values = shared.expand(self.num_envs, *shared.shape).clone()
-        entity, solver, first = self._entity, self._solver, self._first
+        entity, first = self._entity, self._first
         if field == "body_mass":
             values[:, first:] = entity.get_links_mass()
         elif field == "body_ipos":
@@ -432,8 +435,7 @@ class GenesisEngine:
             dofs = self.model.jnt_dofadr[self._limited]
             values[:, self._limited] = torch.stack(entity.get_dofs_limit(), dim=-1)[:, dofs]
         elif field == "geom_friction":
-            ratio = solver.get_geoms_friction_ratio()[:, : len(self._geoms)]
-            values[:, self._geoms, 0] = ratio * self._friction
+            values[:, self._geoms] = self._friction
         elif field == "actuator_gainprm":
             values[..., 0] = entity.get_dofs_act_gain()[:, self._actuated]
         elif field == "actuator_biasprm":
@@ -450,7 +452,7 @@ class GenesisEngine:
         from genesis.utils.misc import data_to_array
 
         arrays = {name: data_to_array(array, to_torch=True, copy=True) for name, array in self._state_arrays()}
-        own = {"ctrl": self._ctrl, "wrench": self._wrench, "moved": self._moved}
+        own = {"ctrl": self._ctrl, "wrench": self._wrench, "moved": self._moved, "friction": self._friction}
         readings = {name: getattr(self, name) for name in _READINGS}
         copies = {name: value.detach().to("cpu", copy=True) for name, value in {**arrays, **own, **readings}.items()}
         return {**copies, "own_fields": self._has_own_fields}
@@ -479,6 +481,7 @@ class GenesisEngine:
         self._ctrl.copy_(state["ctrl"])
         self._wrench.copy_(state["wrench"])
         self._moved.copy_(state["moved"])
+        self._friction.copy_(state["friction"])
         self._ctrl_changed = self._any_moved = True
         self._wrench_set = bool(self._wrench.any())
         self._stale = False

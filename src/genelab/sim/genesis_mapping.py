@@ -11,6 +11,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
+from torch import Tensor
 
 from genelab.errors import UsageError
 from genelab.sim.cfg import SimulationCfg
@@ -109,7 +110,6 @@ def build_scene(
     _check_order(model, entity)
     if terrain is not None:
         (geom,) = colliding_geoms(model)[1]
-        terrain.geoms[0].set_friction(float(model.geom_friction[geom, 0]))
         terrain.geoms[0].set_sol_params(np.concatenate((model.geom_solref[geom], model.geom_solimp[geom])))
     allow_pairs(scene.rigid_solver.collider, model)
     return scene, entity, terrain
@@ -138,20 +138,30 @@ def allow_pairs(collider: Any, model: mujoco.MjModel) -> None:
     pairs.from_numpy(table)
 
 
+def combine_as_mujoco(solver: Any, model: mujoco.MjModel, geoms: np.ndarray, friction: Tensor) -> None:
+    """Give contacts the parameters MuJoCo's rule gives them; see `genesis_contacts`."""
+    if may_collide(model, geoms).any():
+        from genelab.sim.genesis_contacts import combine_as_mujoco
+
+        combine_as_mujoco(solver, model, geoms, friction)
+
+
 def check_expressible(model: mujoco.MjModel) -> None:
     """Refuse a model that Genesis would step as something else."""
     hfields = np.flatnonzero(model.geom_type == _HFIELD)
     springs = (model.jnt_stiffness > 0) & (model.qpos_spring[model.jnt_qposadr] != model.qpos0[model.jnt_qposadr])
     limited_balls = (model.jnt_limited == 1) & (model.jnt_type == int(mujoco.mjtJoint.mjJNT_BALL))
     solid = np.concatenate(colliding_geoms(model))
-    smooth = model.geom_condim[solid] == 1
+    smooth = may_collide(model, solid) & (pair_condim(model, solid) == 1)
+    direct = [np.any(solref[:, 0] < 0) for solref in (model.geom_solref[solid], model.jnt_solref, model.eq_solref)]
     for bad, what in (
         (model.ntendon > 0, "tendons"),
         (model.npair > 0, "explicit contact pairs"),
         (np.any(model.body_gravcomp), "gravity compensation of bodies"),
         (np.any(springs), "a spring that rests away from the joint's reference"),
         (np.any(limited_balls), "the range of a ball joint"),
-        (np.any(may_collide(model, solid) & smooth & smooth[:, None]), "contacts without friction (condim 1)"),
+        (np.any(smooth), f"contacts without friction (condim 1){_named(model, solid, smooth)}"),
+        (any(direct), "a `solref` that is stiffness and damping (negative)"),
         (len(hfields) > 1, "more than one height field"),
         (np.any(model.geom_bodyid[hfields]), "a height field on a moving body"),
     ):
@@ -235,6 +245,22 @@ def may_collide(model: mujoco.MjModel, geoms: np.ndarray) -> np.ndarray:
         first, second = body == signature >> 16, body == signature & 0xFFFF
         allowed &= ~((first[:, None] & second) | (second[:, None] & first))
     return allowed
+
+
+def pair_condim(model: mujoco.MjModel, geoms: np.ndarray) -> np.ndarray:
+    """MuJoCo's rule for the dimensions of a contact of two of the geoms, `(len(geoms), len(geoms))`."""
+    condim, priority = model.geom_condim[geoms], model.geom_priority[geoms]
+    first, second = np.broadcast_arrays(condim[:, None], condim)
+    higher = np.sign(priority[:, None] - priority)
+    return np.where(higher > 0, first, np.where(higher < 0, second, np.maximum(first, second)))
+
+
+def _named(model: mujoco.MjModel, geoms: np.ndarray, pairs: np.ndarray) -> str:
+    """The first of some pairs of geoms, for a message."""
+    if not pairs.any():
+        return ""
+    names = [model.geom(int(geoms[i])).name or f"number {geoms[i]}" for i in np.argwhere(pairs)[0]]
+    return f", as between the geoms {names[0]!r} and {names[1]!r}"
 
 
 def body_mask(model: mujoco.MjModel, name: str, subtree: bool) -> np.ndarray:
