@@ -3,12 +3,16 @@
 Importing this package is cheap; torch and the simulators are imported by the modules that need them.
 """
 
+from __future__ import annotations
+
 import os
-from typing import TYPE_CHECKING, Any
 
 from genelab.gymnasium_hook import register_when_imported
 
+TYPE_CHECKING = False  # as in `typing`, which takes time to import
 if TYPE_CHECKING:
+    from typing import Any
+
     from genelab.config import TASKS, TaskCfg
 
 # Threads of torch that wait for each other sleep instead of spinning, if torch is not imported yet. Spinning ones take

@@ -6,12 +6,13 @@ when `gymnasium` is imported, or at once if it already was, the tasks are regist
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+
+TYPE_CHECKING = False  # as in `typing`, which takes time to import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 
 def register_when_imported() -> None:
@@ -33,7 +34,7 @@ def register_tasks() -> None:
             gymnasium.register(entry.id, vector_entry_point="genelab.envs.factory:make_vec", kwargs={"task": entry.id})
 
 
-class _AfterGymnasium(MetaPathFinder):
+class _AfterGymnasium:
     """Finds `gymnasium` as usual, once, and registers the tasks when it has been loaded."""
 
     def find_spec(
@@ -41,6 +42,8 @@ class _AfterGymnasium(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != "gymnasium":
             return None
+        import importlib.util
+
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:

@@ -8,17 +8,19 @@ from pathlib import Path
 
 CODE = """
 import sys
-from benchmarks.campaigns import command_lines, kills
+from benchmarks.campaigns import bad_files, command_lines, kills
 codes = [
     kills.main(["--seed", "86", "--count", "1", "--dir", "kills"]),
     command_lines.main(["--seed", "7", "--count", "25"]),
+    bad_files.main(["--seed", "7", "--count", "15"]),
 ]
 sys.exit(max(codes))
 """
 
 
-def test_odd_words_and_kills_break_no_promise(tmp_path: Path) -> None:
+def test_odd_words_bad_files_and_kills_break_no_promise(tmp_path: Path) -> None:
     """In a process of its own: it makes everything but its working directory read-only."""
     result = subprocess.run([sys.executable, "-c", CODE], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "25 tries" in result.stdout
+    assert "15 tries" in result.stdout

@@ -47,8 +47,8 @@ def program(code: str) -> subprocess.Popen[str]:
 
 def test_before_it_listens_nothing_is_imported() -> None:
     code = (
-        "import sys; before = set(sys.modules); import genelab.cli.main; "
-        "print([name for name in set(sys.modules) - before if 'click' in name or 'genelab.config' in name])"
+        "import sys; before = set(sys.modules); import genelab.cli.main; slow = {'click', 'typing', 'genelab.config'}; "
+        "print([name for name in set(sys.modules) - before if name in slow])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
@@ -141,6 +141,22 @@ def test_output_on_a_full_disk_is_told_of() -> None:
 )
 def test_a_name_that_is_too_long_is_one_line(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert refusal(words, capfd).endswith("File name too long")
+
+
+def test_a_working_directory_that_was_deleted_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chdir(home)
+    home.rmdir()
+    line = refusal(["eval", TASK, "pretrained"], capfd)
+    os.chdir(tmp_path)
+    assert line == "genelab: the working directory was deleted: change into another"
+
+
+def test_a_path_of_too_many_directories_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line = refusal(["benchmark", "runtime", TASK, "--out", "a/" * 1900], capfd)
+    assert line == "genelab: a path of more directories than can be made"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

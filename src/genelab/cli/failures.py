@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pathlib
 import traceback
 from pathlib import Path
 
@@ -31,14 +32,20 @@ def explain(error: BaseException) -> tuple[str, int] | None:
     """One line for the user and the exit code; None for what needs a traceback."""
     if isinstance(error, OSError):
         return _of_file(error)
+    if isinstance(error, RecursionError) and _place(error).filename in (pathlib.__file__, os.__file__):
+        return "a path of more directories than can be made", 2
     if isinstance(error, UnicodeError):
         return f"text that cannot be read or written: {summary(error)}", 2
     if isinstance(error, MemoryError) or any(words in str(error) for words in _ALLOCATION):
         return f"not enough memory: {summary(error)}", 1
     if isinstance(error, SystemExit | GeneratorExit):
-        frame = traceback.extract_tb(error.__traceback__)[-1]
+        frame = _place(error)
         return f"the task's code ended the program: {summary(error)} ({frame.filename}, line {frame.lineno})", 1
     return None
+
+
+def _place(error: BaseException) -> traceback.FrameSummary:
+    return traceback.extract_tb(error.__traceback__)[-1]
 
 
 def _of_file(error: OSError) -> tuple[str, int] | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
 
 from genelab.cli.process import Output, leave_on_signals, stop_on_signals
+
+TYPE_CHECKING = False  # as in `typing`, which takes time to import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -28,6 +32,10 @@ def run(args: list[str]) -> int:
     from genelab.cli.verbs import cli
     from genelab.errors import GenelabError
 
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # torch would end the process
+        return _fail("the working directory was deleted: change into another", 2)
     try:
         with cli.make_context("genelab", args) as context:
             cli.invoke(context)

@@ -7,9 +7,11 @@ import io
 import os
 import signal
 import sys
-import threading
-from types import FrameType
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False  # as in `typing`, which takes time to import
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, NoReturn
 
 INTERRUPTED = 130
 """Exit code of what was stopped from outside."""
@@ -37,13 +39,19 @@ def leave_on_signals() -> None:
 
 
 def _on_signals(handler: Any) -> None:
-    if threading.current_thread() is not threading.main_thread():
+    if "threading" in sys.modules and not _in_main_thread():
         return
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         # What was ignored stays so: nohup does that to SIGHUP, a shell's background job to SIGINT.
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def _in_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
 
 
 def _leave() -> NoReturn:
