@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 
 import mujoco
@@ -16,7 +17,7 @@ from genelab.sim import genesis_mapping
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import ContactQuery, add_contact_sensor
 from genelab.sim.engine import Engine, EngineError, ModelError, apply_options
-from genelab.sim.genesis_engine import GenesisEngine
+from genelab.sim.genesis_engine import GenesisEngine, _told_if_slow
 from genelab.sim.mujoco_engine import MujocoEngine
 
 pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels
@@ -468,3 +469,15 @@ def test_a_contact_without_friction_is_named() -> None:
     genesis_mapping.check_expressible(mujoco.MjModel.from_xml_string(xml.format(0)))
     with pytest.raises(ModelError, match=r"without friction \(condim 1\), as between the geoms 'ground' and 'ice'"):
         genesis_mapping.check_expressible(mujoco.MjModel.from_xml_string(xml.format(1)))
+
+
+def test_a_build_that_takes_long_says_why_and_a_quick_one_nothing() -> None:
+    said: list[str] = []
+    with _told_if_slow(said.append, "quick", 60.0):
+        pass
+    with _told_if_slow(said.append, "slow", 0.0):
+        for _ in range(200):
+            if said:
+                break
+            time.sleep(0.01)
+    assert said == ["slow"]

@@ -17,8 +17,10 @@ and solver parameters are combined by MuJoCo's rule (`genesis_contacts`), priori
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import mujoco
@@ -46,7 +48,9 @@ _MODEL_FIELDS = (
 )
 _READINGS = ("actuator_force", "contact_force", "contact_count")
 """Readings of the last substep that the state does not determine."""
-_COMPILING = "Genesis compiles its kernels for this model; the first time takes minutes, later starts seconds"
+_COMPILING = "Genesis compiles its kernels for this model: that takes minutes, and seconds from the next start on"
+_COMPILES_AFTER = 20.0
+"""A build from the cache of kernels has ended by then, s."""
 
 _engines: weakref.WeakSet[GenesisEngine] = weakref.WeakSet()
 
@@ -54,6 +58,18 @@ _engines: weakref.WeakSet[GenesisEngine] = weakref.WeakSet()
 _in_any_mode = torch.inference_mode()
 """Around what writes to the solver: it keeps its tensors. One that was made in inference mode may be written to in this
 mode only; one that was not, in both."""
+
+
+@contextmanager
+def _told_if_slow(notify: Callable[[str], None] | None, message: str, seconds: float) -> Iterator[None]:
+    """Say why it takes so long, if it does."""
+    timer = threading.Timer(seconds, notify or (lambda message: None), (message,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class GenesisEngine:
@@ -82,9 +98,10 @@ class GenesisEngine:
         self.dtype = torch.float64 if cfg.precision == 64 else torch.float32
         self.version = 0
         self._cache: dict[str, Tensor] = {}
-        if notify:
-            notify(_COMPILING)
-        self._scene, self._entity, terrain = mapping.build_scene(self._gs, cfg, spec, self.model, num_envs, env_spacing)
+        with _told_if_slow(notify, _COMPILING, _COMPILES_AFTER):
+            self._scene, self._entity, terrain = mapping.build_scene(
+                self._gs, cfg, spec, self.model, num_envs, env_spacing
+            )
         _engines.add(self)
         self._solver = self._scene.rigid_solver
         self._first = self.model.nbody - self._entity.n_links  # 1 where Genesis leaves the world body out
