@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,15 @@ sys.exit(max(codes))
 
 def test_odd_words_bad_files_and_kills_break_no_promise(tmp_path: Path) -> None:
     """In a process of its own: it makes everything but its working directory read-only."""
-    result = subprocess.run([sys.executable, "-c", CODE], cwd=tmp_path, capture_output=True, text=True, check=False)
+    root = str(Path(__file__).parents[2])
+    result = subprocess.run(
+        [sys.executable, "-c", CODE],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "25 tries" in result.stdout
     assert "15 tries" in result.stdout

@@ -105,7 +105,8 @@ def test_the_published_grid() -> None:
 def test_the_guide_shows_the_published_grid() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "write-a-task.md").read_text()
     shown: dict[str, Any] = {}
-    exec(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[1], shown)
+    (block,) = (text for text in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "ground = " in text)
+    exec(block, shown)
     assert shown["ground"] == TerrainGeneratorCfg(sub_terrains=G1)
 
 
