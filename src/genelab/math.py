@@ -74,11 +74,3 @@ def quat_from_euler(roll: Tensor, pitch: Tensor, yaw: Tensor) -> Tensor:
 def wrap_to_pi(angle: Tensor) -> Tensor:
     """The same angle within ±π."""
     return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
-
-
-def ramp_share(ramp: tuple[float, int] | None, step: int) -> float:
-    """What counts of a thing that starts with a share of itself and grows by the same factor with every step to all."""
-    if ramp is None:
-        return 1.0
-    start, steps = ramp
-    return start ** max(1.0 - step / steps, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from genelab import mdp
@@ -14,6 +15,7 @@ from genelab.managers import (
     ObservationTermCfg,
     RewardTermCfg,
     SceneEntityCfg,
+    ScheduleCfg,
 )
 from genelab.mdp import JointPositionActionCfg, VelocityCommandCfg, VelocityStage
 from genelab.rl.config import (
@@ -27,14 +29,12 @@ from genelab.scene import ContactSensorCfg, PointsSensorCfg
 from genelab_unitree.mirror import augment
 from genelab_unitree.robots.g1 import ACTION_SCALE, FOOT, g1_cfg
 from genelab_unitree.rough import Roughness, make_rough, rough_play, rough_ppo
-from genelab_unitree.velocity import COMMAND, push, velocity_env
+from genelab_unitree.velocity import COMMAND, follow, push, velocity_env
 
 ROUGHNESS = Roughness(stairs=(0.05, 0.23), boxes=(0.05, 0.20), rubble=(0.02, 0.10), slope=(0.0, 0.4))
 TORSO = SceneEntityCfg(body_names=("torso_link",))
 _FEET = (".*_ankle_roll_link",)
 _MOVING: dict[str, Any] = {"threshold": 0.05, **COMMAND}
-_LATER = (0.1, 24_000)
-"""Penalties that would keep a beginner from moving at all come in over a thousand iterations."""
 
 
 def _posture(
@@ -100,7 +100,6 @@ def flat_env() -> ManagerBasedRlEnvCfg:
     cfg.events |= {
         "push": push(
             (1.0, 3.0),
-            ramp=(0.05, 24_000),  # who cannot stand yet learns nothing from being pushed over
             x=(-0.5, 0.5),
             y=(-0.5, 0.5),
             z=(-0.4, 0.4),
@@ -158,23 +157,37 @@ def _rewards() -> dict[str, RewardTermCfg | None]:
                 **COMMAND,
             },
         ),
-        "body_ang_vel": RewardTermCfg(func=mdp.body_ang_vel_xy_l2, weight=-0.05, ramp=_LATER, params={"asset": TORSO}),
-        "angular_momentum": RewardTermCfg(func=mdp.angular_momentum_l2, weight=-0.02, ramp=_LATER),
+        "body_ang_vel": RewardTermCfg(func=mdp.body_ang_vel_xy_l2, weight=-0.05, params={"asset": TORSO}),
+        "angular_momentum": RewardTermCfg(func=mdp.angular_momentum_l2, weight=-0.02),
         "joint_pos_limits": RewardTermCfg(func=mdp.joint_pos_limits, weight=-1.0),
-        "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.1, ramp=_LATER),
+        "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.1),
         "air_time": RewardTermCfg(
             func=mdp.air_time, weight=1.0, params={"window": (0.05, 0.5), "threshold": 0.5, **contact, **COMMAND}
         ),
         "foot_clearance": RewardTermCfg(
-            func=mdp.foot_clearance, weight=-2.0, ramp=_LATER, params={"target": 0.1, **feet, **_MOVING}
+            func=mdp.foot_clearance, weight=-2.0, params={"target": 0.1, **feet, **_MOVING}
         ),
         "foot_swing_height": RewardTermCfg(
-            func=mdp.FootSwingHeight, weight=-1.0, ramp=_LATER, params={"target": 0.1, **contact, **feet, **_MOVING}
+            func=mdp.FootSwingHeight, weight=-1.0, params={"target": 0.1, **contact, **feet, **_MOVING}
         ),
-        "foot_slip": RewardTermCfg(func=mdp.foot_slip, weight=-0.1, ramp=_LATER, params={**contact, **feet, **_MOVING}),
+        "foot_slip": RewardTermCfg(func=mdp.foot_slip, weight=-0.1, params={**contact, **feet, **_MOVING}),
         "soft_landing": RewardTermCfg(func=mdp.soft_landing, weight=-1e-5, params={**contact, **_MOVING}),
         "self_collisions": RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"sensor": "self_contact"}),
     }
+
+
+def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
+    """The task as it is learned: penalties and pushes come in over a thousand iterations."""
+    cfg = copy.deepcopy(cfg)
+    cfg.schedules = {
+        "penalties": ScheduleCfg(start=0.1, steps=24_000, curve="geometric"),
+        # Who cannot stand yet learns nothing from being pushed over.
+        "pushes": ScheduleCfg(start=0.05, steps=24_000, curve="geometric"),
+    }
+    follow(cfg, "penalties", "body_ang_vel", "angular_momentum", "action_rate")
+    follow(cfg, "penalties", "foot_clearance", "foot_swing_height", "foot_slip")
+    cfg.events["push"].params["schedule"] = "pushes"  # type: ignore[union-attr]
+    return cfg
 
 
 def flat_ppo() -> RslRlOnPolicyRunnerCfg:
@@ -214,10 +227,10 @@ def rough_ppo_cfg() -> RslRlOnPolicyRunnerCfg:
 def flat_task() -> TaskCfg:
     """Genelab-Velocity-Flat-Unitree-G1-v0."""
     env = flat_env()
-    return TaskCfg(env=env, play_env=play_cfg(env), agent=flat_ppo())
+    return TaskCfg(env=beginner(env), play_env=play_cfg(env), agent=flat_ppo())
 
 
 def rough_task() -> TaskCfg:
     """Genelab-Velocity-Rough-Unitree-G1-v0."""
     env = rough_env()
-    return TaskCfg(env=env, play_env=rough_play(env), agent=rough_ppo_cfg())
+    return TaskCfg(env=beginner(env), play_env=rough_play(env), agent=rough_ppo_cfg())

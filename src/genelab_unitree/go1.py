@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+
 from genelab import mdp
 from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
-from genelab.managers import RewardTermCfg
+from genelab.managers import RewardTermCfg, ScheduleCfg
 from genelab.mdp import JointPositionActionCfg, VelocityCommandCfg
 from genelab.rl.config import (
     RslRlDistributionCfg,
@@ -18,13 +20,11 @@ from genelab.scene import ContactSensorCfg, PointsSensorCfg
 from genelab_unitree.mirror import augment
 from genelab_unitree.robots.go1 import ACTION_SCALE, FOOT, go1_cfg
 from genelab_unitree.rough import Roughness, make_rough, rough_play, rough_ppo
-from genelab_unitree.velocity import COMMAND, push, velocity_env
+from genelab_unitree.velocity import COMMAND, follow, push, velocity_env
 
 ROUGHNESS = Roughness(stairs=(0.03, 0.13), boxes=(0.03, 0.11), rubble=(0.02, 0.07), slope=(0.0, 0.3))
 
 _GAIT = {"contact": "feet_contact", **COMMAND}
-_LATER = (0.1, 18_000)
-"""Penalties that would keep a beginner from moving at all come in over 750 iterations."""
 
 
 def flat_env() -> ManagerBasedRlEnvCfg:
@@ -50,25 +50,38 @@ def flat_env() -> ManagerBasedRlEnvCfg:
         "air_time": RewardTermCfg(
             func=mdp.air_time,
             weight=0.25,
-            ramp=(4.0, 18_000),  # at first steps pay more than standing well does
             params={"window": (0.1, 0.5), "threshold": 0.1, **_GAIT},
         ),
-        "lin_vel_z": RewardTermCfg(func=mdp.lin_vel_z_l2, weight=-2.0, ramp=_LATER),
-        "ang_vel_xy": RewardTermCfg(func=mdp.ang_vel_xy_l2, weight=-0.05, ramp=_LATER),
-        "flat_orientation": RewardTermCfg(func=mdp.flat_orientation_l2, weight=-1.0, ramp=_LATER),
-        "base_height": RewardTermCfg(
-            func=mdp.base_height_l2, weight=-1.0, ramp=(30.0, 18_000), params={"target": 0.34}
-        ),
-        "joint_torques": RewardTermCfg(func=mdp.joint_torques_l2, weight=-2e-4, ramp=_LATER),
-        "joint_acc": RewardTermCfg(func=mdp.JointAccL2, weight=-1e-5, ramp=(0.005, 100_000)),
-        "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.01, ramp=_LATER),
+        "lin_vel_z": RewardTermCfg(func=mdp.lin_vel_z_l2, weight=-2.0),
+        "ang_vel_xy": RewardTermCfg(func=mdp.ang_vel_xy_l2, weight=-0.05),
+        "flat_orientation": RewardTermCfg(func=mdp.flat_orientation_l2, weight=-1.0),
+        "base_height": RewardTermCfg(func=mdp.base_height_l2, weight=-1.0, params={"target": 0.34}),
+        "joint_torques": RewardTermCfg(func=mdp.joint_torques_l2, weight=-2e-4),
+        "joint_acc": RewardTermCfg(func=mdp.JointAccL2, weight=-1e-5),
+        "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.01),
         "joint_pos_limits": RewardTermCfg(func=mdp.joint_pos_limits, weight=-1.0),
         "thigh_contact": RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"sensor": "thigh_contact"}),
         "foot_slip": RewardTermCfg(
-            func=mdp.foot_slip, weight=-0.1, ramp=_LATER, params={"feet": "feet", "threshold": 0.05, **_GAIT}
+            func=mdp.foot_slip, weight=-0.1, params={"feet": "feet", "threshold": 0.05, **_GAIT}
         ),
     }
     cfg.events["push"] = push((1.0, 3.0), x=(-0.5, 0.5), y=(-0.5, 0.5), yaw=(-0.5, 0.5))
+    return cfg
+
+
+def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
+    """The task as it is learned: penalties that would keep a beginner from moving come in over 750 iterations."""
+    cfg = copy.deepcopy(cfg)
+    cfg.schedules = {
+        "penalties": ScheduleCfg(start=0.1, steps=18_000, curve="geometric"),
+        "smoothness": ScheduleCfg(start=0.005, steps=100_000, curve="geometric"),
+        "steps": ScheduleCfg(start=4.0, steps=18_000, curve="geometric"),
+        "stance": ScheduleCfg(start=30.0, steps=18_000, curve="geometric"),
+    }
+    follow(cfg, "penalties", "lin_vel_z", "ang_vel_xy", "flat_orientation", "joint_torques", "action_rate", "foot_slip")
+    follow(cfg, "smoothness", "joint_acc")
+    follow(cfg, "steps", "air_time")  # at first steps pay more than standing well does
+    follow(cfg, "stance", "base_height")
     return cfg
 
 
@@ -93,17 +106,15 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
 def flat_task() -> TaskCfg:
     """Genelab-Velocity-Flat-Unitree-Go1-v0."""
     env = flat_env()
-    return TaskCfg(env=env, play_env=play_cfg(env), agent=flat_ppo())
+    return TaskCfg(env=beginner(env), play_env=play_cfg(env), agent=flat_ppo())
 
 
 def rough_env() -> ManagerBasedRlEnvCfg:
     """Steps from 3 to 13 cm, slopes up to 17°."""
     cfg = flat_env()
     make_rough(cfg, ROUGHNESS, scan_body="trunk")
-    for reward in cfg.rewards.values():
-        if reward is not None:
-            reward.ramp = None  # it can walk already
-    cfg.rewards["joint_acc"].ramp = (0.02, 200_000)  # type: ignore[union-attr]
+    cfg.schedules = {"smoothness": ScheduleCfg(start=0.02, steps=200_000, curve="geometric")}
+    follow(cfg, "smoothness", "joint_acc")
     return cfg
 
 

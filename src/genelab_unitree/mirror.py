@@ -15,7 +15,9 @@ from torch import Tensor
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import ConfigError
+from genelab.managers import CommandTerm
 from genelab.managers.observations import ObservationGroup
+from genelab.mdp import GaitClock, VelocityCommand
 from genelab.mdp.sensors import get_sensor
 from genelab.scene import Articulation, ContactSensor, HeightScan, PointsSensor
 
@@ -78,8 +80,8 @@ def _term(group: ObservationGroup, name: str, env: ManagerBasedRlEnv) -> Image:
         return [0, 1, 2], _POLAR
     if func is mdp.base_ang_vel:
         return [0, 1, 2], _AXIAL
-    if func is mdp.generated_command:  # forward, left, turning
-        return [0, 1, 2], [1.0, -1.0, -1.0]
+    if func is mdp.generated_command:
+        return _command(env.commands.term(cfg.params["command"]))
     if func in (mdp.joint_pos_rel, mdp.joint_pos_measured, mdp.joint_vel_rel, mdp.last_action):
         return _joints(env.robot)
     if func is mdp.height_scan:
@@ -95,6 +97,22 @@ def _term(group: ObservationGroup, name: str, env: ManagerBasedRlEnv) -> Image:
     raise ConfigError(f"the mirror image of the observation {name!r} is not known")
 
 
+def _command(term: CommandTerm) -> Image:
+    if isinstance(term, VelocityCommand):  # forward, left, turning
+        return [0, 1, 2], [1.0, -1.0, -1.0]
+    if isinstance(term, GaitClock):
+        ahead = {(term.offsets[i] - term.offsets[j]).item() % 1.0 for i, j in enumerate(_feet(term.foot_names))}
+        if ahead == {0.0}:
+            return [0, 1], [1.0, 1.0]
+        if ahead == {0.5}:  # what the left foot does, the right one does half a period later
+            return [0, 1], [-1.0, -1.0]
+    raise ConfigError(f"the mirror image of the command {term.name!r} is not known")
+
+
+def _feet(names: list[str]) -> list[int]:
+    return [names.index(_other_side(name)) for name in names]
+
+
 def _joints(robot: Articulation) -> Image:
     """A hinge about y turns the same way in the mirror, one about x or z the other way."""
     names, model = robot.joint_names, robot.engine.model
@@ -104,7 +122,7 @@ def _joints(robot: Articulation) -> Image:
 
 def _bodies(names: list[str], signs: list[float]) -> Image:
     width = len(signs)
-    columns = [names.index(_other_side(name)) * width + i for name in names for i in range(width)]
+    columns = [foot * width + i for foot in _feet(names) for i in range(width)]
     return columns, signs * len(names)
 
 

@@ -69,9 +69,15 @@ def _observations() -> dict[str, ObservationGroupCfg]:
     return {"policy": policy, "critic": critic}
 
 
-def push(
-    interval_s: tuple[float, float], *, ramp: tuple[float, int] | None = None, **velocity: tuple[float, float]
-) -> EventTermCfg:
+def push(interval_s: tuple[float, float], **velocity: tuple[float, float]) -> EventTermCfg:
     """Now and then somebody pushes the robot: a velocity is added to its own, by axis."""
-    params = {"velocity_range": velocity, "ramp": ramp}
+    params = {"velocity_range": velocity}
     return EventTermCfg(func=mdp.push_by_velocity, mode="interval", interval_range_s=interval_s, params=params)
+
+
+def follow(cfg: ManagerBasedRlEnvCfg, schedule: str, *rewards: str) -> None:
+    """Let a schedule rule these rewards."""
+    for name in rewards:
+        reward = cfg.rewards[name]
+        assert reward is not None
+        reward.schedule = schedule

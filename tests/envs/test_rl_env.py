@@ -211,6 +211,16 @@ def test_final_obs_is_the_last_one_of_the_old_episode() -> None:
     assert env.robot.joint_pos[3, 1].abs() <= 0.05
 
 
+def test_last_observations_that_nobody_reads_are_not_made() -> None:
+    env = ManagerBasedRlEnv(quiet())
+    env.reset(seed=0)
+    env.shows_final_obs = False
+    _, _, terminated, _, info = fall(env, 3)
+    assert terminated.any()
+    assert "final_obs" not in info
+    assert "log" in info
+
+
 def test_nothing_ends_nothing_final() -> None:
     env = ManagerBasedRlEnv(quiet())
     env.reset(seed=0)

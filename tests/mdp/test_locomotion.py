@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,113 +11,21 @@ import torch
 from torch import Tensor
 
 from genelab import mdp
-from genelab.envs import ManagerBasedEnv, ManagerBasedEnvCfg, ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs import ManagerBasedEnv, ManagerBasedEnvCfg, ManagerBasedRlEnv
 from genelab.errors import ConfigError
 from genelab.managers import (
     CurriculumTermCfg,
     EventTermCfg,
-    ObservationGroupCfg,
-    ObservationTermCfg,
     RewardTermCfg,
     SceneEntityCfg,
+    ScheduleCfg,
     TerminationTermCfg,
 )
 from genelab.mdp import VelocityCommandCfg, VelocityStage
-from genelab.scene import (
-    ArticulationCfg,
-    ContactSensorCfg,
-    ImplicitPdActuatorCfg,
-    InitialStateCfg,
-    PlaneCfg,
-    PointsSensorCfg,
-    RigidObjectCfg,
-    SceneCfg,
-    mjcf_text,
-)
+from genelab.scene import InitialStateCfg, RigidObjectCfg, SceneCfg, mjcf_text
 from genelab.scene.terrains import FlatCfg, TerrainGeneratorCfg
 from genelab.sim import SimulationCfg
-
-MakeEnv = Callable[..., ManagerBasedRlEnv]
-
-# A body of 2 kg on two legs of 1 kg that slide up and down; feet of 0.1 m, whose centres are 0.5 m below the body's.
-HOPPER = """
-<mujoco>
-  <worldbody>
-    <body name="trunk">
-      <freejoint/>
-      <geom name="trunk" type="box" size=".2 .2 .1" mass="2"/>
-      <body name="left_leg" pos="0 .3 -.5">
-        <joint name="left" type="slide" axis="0 0 1" range="-.2 .2"/>
-        <geom name="left_foot" size=".1" mass="1" friction=".9"/>
-      </body>
-      <body name="right_leg" pos="0 -.3 -.5">
-        <joint name="right" type="slide" axis="0 0 1" range="-.2 .2"/>
-        <geom name="right_foot" size=".1" mass="1" friction=".9"/>
-      </body>
-    </body>
-  </worldbody>
-</mujoco>
-"""
-GAIT = {"contact": "contact", "command": "twist", "threshold": 0.1}
-TRUNK = SceneEntityCfg(body_names=("trunk",))
-
-
-@pytest.fixture
-def make_env() -> Iterator[MakeEnv]:
-    envs = []
-
-    def make(num_envs: int = 4, height: float = 0.6, gravity: float = 0.0, **terms: Any) -> ManagerBasedRlEnv:
-        robot = ArticulationCfg(
-            spec=mjcf_text,
-            spec_args={"xml": HOPPER},
-            init_state=InitialStateCfg(pos=(0.0, 0.0, height)),
-            actuators={"legs": ImplicitPdActuatorCfg(joint_names=(".*",), stiffness=500.0, damping=20.0)},
-        )
-        sensors = {
-            "contact": ContactSensorCfg(entity="robot", bodies=(".*_leg",), other="world"),
-            "feet": PointsSensorCfg(entity="robot", bodies=(".*_leg",), pos=(0.0, 0.0, -0.1)),
-        }
-        command = VelocityCommandCfg(lin_vel_x=(1.0, 1.0), lin_vel_y=(0.5, 0.5), ang_vel_z=(-0.5, -0.5))
-        settings: dict[str, Any] = {"commands": {"twist": command}, **terms}
-        terrain = settings.pop("terrain", PlaneCfg())
-        cfg = ManagerBasedRlEnvCfg(
-            scene=SceneCfg(num_envs=num_envs, entities={"robot": robot}, sensors=sensors, terrain=terrain),
-            simulation=SimulationCfg(engine="mujoco", precision=64, threads=1, gravity=(0.0, 0.0, -gravity)),
-            decimation=2,
-            episode_length_s=1.0,
-            seed=1,
-            actions={"legs": mdp.JointPositionActionCfg(scale=0.1)},
-            **settings,
-        )
-        envs.append(ManagerBasedRlEnv(cfg))
-        envs[-1].reset()
-        return envs[-1]
-
-    yield make
-    for env in envs:
-        env.close()
-
-
-def pose(
-    env: ManagerBasedRlEnv, *, quat: Any = (1.0, 0.0, 0.0, 0.0), velocity: Any = (0.0,) * 6, z: float = 0.6
-) -> None:
-    """Put all roots at a pose, with a world velocity."""
-    env.robot.write_root_pose(torch.tensor([[0.0, 0.0, z, *quat]]).double().repeat(env.num_envs, 1), None)
-    env.robot.write_root_velocity(torch.tensor([velocity]).double().repeat(env.num_envs, 1), None)
-    env.scene.engine.refresh()
-
-
-def reward(env: ManagerBasedRlEnv, func: Callable[..., Tensor], **params: Any) -> float:
-    """What a reward term says now, of the second environment."""
-    cfg = RewardTermCfg(func=func, params=params, weight=1 / env.step_dt)
-    return type(env.reward_manager)({"term": cfg}, env).compute()[1].item()
-
-
-def observed(env: ManagerBasedRlEnv, func: Callable[..., Tensor], **params: Any) -> list[float]:
-    """What an observation term says now, of the second environment."""
-    groups = {"policy": ObservationGroupCfg(terms={"term": ObservationTermCfg(func=func, params=params)})}
-    return type(env.observation_manager)(groups, env).compute()["policy"][1].tolist()
-
+from tests.mdp.hopper import GAIT, TRUNK, MakeEnv, observed, pose, reward
 
 LEFT_90 = (math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))
 ROLL_30 = (math.cos(math.pi / 12), math.sin(math.pi / 12), 0.0, 0.0)
@@ -318,16 +226,16 @@ def test_a_push_adds_to_the_velocity(make_env: MakeEnv) -> None:
 
 
 def test_pushes_may_begin_gently(make_env: MakeEnv) -> None:
-    env = make_env()
-    params = {"velocity_range": {"x": (1.0, 1.0)}, "ramp": (0.25, 100)}
+    env = make_env(schedules={"gently": ScheduleCfg(start=0.25, steps=2)})
+    params = {"velocity_range": {"x": (1.0, 1.0)}, "schedule": "gently"}
     events = type(env.event_manager)(
         {"push": EventTermCfg(func=mdp.push_by_velocity, mode="reset", params=params)}, env
     )
-    for steps, share in ((0, 0.25), (50, 0.5), (100, 1.0), (200, 1.0)):
+    for share in (0.25, 0.625, 1.0, 1.0):
         pose(env, velocity=(0.0,) * 6)
-        env.common_step_counter = steps
         events.apply("reset", None)
         assert env.robot.root_lin_vel_w[:, 0].tolist() == pytest.approx([share] * 4)
+        env.step(torch.zeros(4, 2))
 
 
 def test_a_reset_jitters_about_the_origin(make_env: MakeEnv) -> None:
@@ -522,13 +430,6 @@ def test_a_resumed_run_draws_from_the_ranges_it_had(make_env: MakeEnv) -> None:
         env.commands.term("twist").resample(torch.arange(4))
     assert (second.commands["twist"][:, 0] >= 5.0).all()
     assert torch.equal(first.commands["twist"], second.commands["twist"])
-
-
-def test_a_penalty_comes_in_slowly(make_env: MakeEnv) -> None:
-    rewards = {"alive": RewardTermCfg(func=mdp.is_alive, weight=100.0, ramp=(0.125, 3))}
-    env = make_env(rewards=rewards)
-    paid = [env.step(torch.zeros(4, 2))[1][0].item() for _ in range(5)]
-    assert paid == pytest.approx([0.25, 0.5, 1.0, 1.0, 1.0])
 
 
 def test_terms_with_memory_are_part_of_the_state(make_env: MakeEnv) -> None:

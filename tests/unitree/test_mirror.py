@@ -7,8 +7,11 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from genelab import TASKS
+from genelab import TASKS, mdp
 from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import ConfigError
+from genelab.managers import ObservationTermCfg
+from genelab.mdp import GaitClockCfg
 from genelab.scene.terrains import HeightFieldCfg
 from genelab_unitree.mirror import augment
 
@@ -80,4 +83,22 @@ def test_images_are_in_the_precision_of_networks_whatever_that_of_the_physics_is
     seen = {name: value.float() for name, value in env.reset(seed=0)[0].items()}
     batch, actions = augment(env, TensorDict(seen, batch_size=[2]), torch.ones(2, 12))
     assert {actions.dtype, *(value.dtype for value in batch.values())} == {torch.float32}
+    env.close()
+
+
+@pytest.mark.parametrize(("right", "signs"), [(0.5, [-1.0, -1.0]), (0.0, [1.0, 1.0]), (0.25, None)])
+def test_the_mirror_image_of_a_clock(right: float, signs: list[float] | None) -> None:
+    """What the left foot does, the right one does later: the clock of the mirror image is ahead by as much."""
+    cfg = TASKS.get("Genelab-Velocity-Flat-Unitree-G1-v0").play_env
+    cfg.commands["gait"] = GaitClockCfg(frequency=1.5, offsets={"left_.*": 0.0, "right_.*": right})
+    shown = ObservationTermCfg(func=mdp.generated_command, params={"command": "gait"})
+    cfg.observations["policy"].terms = {"gait": shown}
+    env = ManagerBasedRlEnv(cfg)
+    seen = env.reset(seed=0)[0]
+    if signs is None:
+        with pytest.raises(ConfigError, match="the mirror image of the command 'gait' is not known"):
+            augment(env, TensorDict(seen, batch_size=[1]), None)
+    else:
+        batch, _ = augment(env, TensorDict(seen, batch_size=[1]), None)
+        assert torch.equal(batch["policy"][1], batch["policy"][0] * torch.tensor(signs))
     env.close()

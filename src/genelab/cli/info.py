@@ -76,7 +76,7 @@ def command(
 
 
 def _tables(env: ManagerBasedEnv) -> list[Table]:
-    names = ("observation", "action", "command", "reward", "termination", "event", "curriculum", "metrics")
+    names = ("observation", "action", "command", "reward", "termination", "event", "curriculum", "schedule", "metrics")
     managers = [getattr(env, f"{name}_manager", None) for name in names]
     return [manager.table() for manager in managers if manager is not None]
 

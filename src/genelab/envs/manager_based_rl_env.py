@@ -26,6 +26,8 @@ from genelab.managers import (
     MetricTermCfg,
     RewardManager,
     RewardTermCfg,
+    ScheduleCfg,
+    ScheduleManager,
     TerminationManager,
     TerminationTermCfg,
 )
@@ -49,6 +51,8 @@ class ManagerBasedRlEnvCfg(ManagerBasedEnvCfg):
     """What is asked for."""
     curriculum: dict[str, CurriculumTermCfg | None] = field(default_factory=dict)
     """What gets harder."""
+    schedules: dict[str, ScheduleCfg | None] = field(default_factory=dict)
+    """What comes in or fades while a policy learns, by name; what follows one names it."""
     metrics: dict[str, MetricTermCfg | None] = field(default_factory=dict)
     """What is reported besides."""
     auto_reset: bool = True
@@ -87,9 +91,11 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         "termination_manager",
         "curriculum_manager",
         "metrics_manager",
+        "schedule_manager",
     )
     not_state = (
         "watcher",
+        "shows_final_obs",
         "_extras",
         "single_observation_space",
         "single_action_space",
@@ -101,6 +107,8 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
 
     def __init__(self, cfg: ManagerBasedRlEnvCfg, *, notify: Callable[[str], None] | None = None) -> None:
         self.watcher: StepWatcher | None = None
+        self.shows_final_obs = True
+        """Whether `info` has the last observations of episodes that end. Where nobody reads them, a step is cheaper."""
         self._extras: dict[str, Any] = {}
         super().__init__(cfg, notify=notify)
         self._set_spaces()
@@ -110,6 +118,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         self.max_episode_length = max(1, math.ceil(round(steps, 6)))
         self.max_episode_length_s = self.cfg.episode_length_s
         self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        self.schedule_manager = ScheduleManager(self.cfg.schedules, self)
         # Observations may look at commands and at the last action, so those come first.
         self.scene.reset(None)
         self.command_manager = CommandManager(self.cfg.commands, self)
@@ -136,6 +145,11 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         return self._extras
 
     @property
+    def schedules(self) -> ScheduleManager:
+        """The schedules, by name."""
+        return self.schedule_manager
+
+    @property
     def commands(self) -> CommandManager:
         """The commands, by name."""
         return self.command_manager
@@ -146,6 +160,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         """Start all environments anew; with a seed, everything that follows depends only on it."""
         if seed is not None:
             self.common_step_counter = 0
+            self.schedule_manager.restart()
             self.episode_length_buf.zero_()  # a curriculum must not judge what was before the seed
             self.command_manager.restart()
             self.reward_manager.restart()
@@ -167,13 +182,15 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         done = self.termination_manager.compute()
         reward = self.reward_manager.compute()
         self.metrics_manager.compute()
+        self.schedule_manager.advance()
         terminated, truncated = self.termination_manager.terminated, self.termination_manager.truncated
         ended = None
         if self.cfg.auto_reset:
             ended = done.nonzero().flatten()
             if len(ended):
-                self._extras["final_obs"] = self.observation_manager.compute(keep=False)
-                self._extras["_final_obs"] = done
+                if self.shows_final_obs:
+                    self._extras["final_obs"] = self.observation_manager.compute(keep=False)
+                    self._extras["_final_obs"] = done
                 self._extras["log"] = self._reset_envs(ended)
         self.command_manager.advance(self.step_dt, ended)
         self.event_manager.advance(self.step_dt, ended)
@@ -187,7 +204,13 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
     def _reset_envs(self, env_ids: EnvIds) -> dict[str, Any]:
         every = torch.arange(self.num_envs, device=self.device) if env_ids is None else env_ids
         log = self.curriculum_manager.compute(every)
-        managers = (self.reward_manager, self.termination_manager, self.metrics_manager, self.curriculum_manager)
+        managers = (
+            self.reward_manager,
+            self.termination_manager,
+            self.metrics_manager,
+            self.curriculum_manager,
+            self.schedule_manager,
+        )
         for manager in managers:
             log.update(manager.reset(env_ids))
         log.update(super()._reset_envs(env_ids))

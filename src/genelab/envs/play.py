@@ -14,8 +14,9 @@ Cfg = TypeVar("Cfg", bound=ManagerBasedRlEnvCfg)
 def play_cfg(cfg: Cfg, *, num_envs: int = 1) -> Cfg:
     """The same task without what is for training only.
 
-    No noise on observations and actions, nothing late, no pushes, no randomised models, no curriculum, all rewards in
-    full; a viewer by default. Terms, and so the widths of observations and actions, are those of the training config.
+    No noise on observations and actions, nothing late, no pushes, no randomised models, no curriculum,
+    schedules at their end; a viewer by default. Terms, and so the widths of observations and actions, are those of the
+    training config.
     """
     cfg = copy.deepcopy(cfg)
     cfg.scene.num_envs = num_envs
@@ -30,12 +31,25 @@ def play_cfg(cfg: Cfg, *, num_envs: int = 1) -> Cfg:
             action.noise_std, action.delay = 0.0, (0, 0)
     cfg.events = {name: event for name, event in cfg.events.items() if event is not None and _is_of_the_task(event)}
     cfg.curriculum = {}
-    for reward in cfg.rewards.values():
-        if reward is not None:
-            reward.ramp = None
+    _end_schedules(cfg)
     return cfg
 
 
 def _is_of_the_task(event: EventTermCfg) -> bool:
     """Whether an event says where an episode begins, and makes no other robot of the robot."""
     return event.mode == "reset" and not getattr(event.func, "changes_model", False)
+
+
+def _end_schedules(cfg: ManagerBasedRlEnvCfg) -> None:
+    """What schedules leave in the end, without them; what they fade out is gone."""
+    ends = {name: schedule.end for name, schedule in cfg.schedules.items() if schedule is not None}
+    for name, reward in list(cfg.rewards.items()):
+        if reward is not None and reward.schedule is not None:
+            reward.weight *= ends.get(reward.schedule, 1.0)
+            if ends.get(reward.schedule) == 0.0:
+                del cfg.rewards[name]
+            reward.schedule = None
+    for action in cfg.actions.values():
+        if action is not None:
+            action.end_schedules(ends)
+    cfg.schedules = {}

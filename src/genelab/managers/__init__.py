@@ -9,6 +9,7 @@ from genelab.managers.metrics import MetricsManager, MetricTermCfg
 from genelab.managers.noise import GaussianNoiseCfg, NoiseCfg, UniformNoiseCfg, symmetric
 from genelab.managers.observations import ObservationGroupCfg, ObservationManager, ObservationTermCfg
 from genelab.managers.rewards import RewardManager, RewardTermCfg
+from genelab.managers.schedules import GateCfg, ScheduleCfg, ScheduleManager
 from genelab.managers.terminations import TerminationManager, TerminationTermCfg
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "CurriculumTermCfg",
     "EventManager",
     "EventTermCfg",
+    "GateCfg",
     "GaussianNoiseCfg",
     "Manager",
     "MetricTermCfg",
@@ -35,6 +37,8 @@ __all__ = [
     "RewardManager",
     "RewardTermCfg",
     "SceneEntityCfg",
+    "ScheduleCfg",
+    "ScheduleManager",
     "Selection",
     "Table",
     "TermCfg",

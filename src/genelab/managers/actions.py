@@ -34,6 +34,9 @@ class ActionTermCfg:
         """The running term."""
         raise NotImplementedError
 
+    def end_schedules(self, ends: Mapping[str, float]) -> None:
+        """Become what is left when schedules have ended, given their last shares by name."""
+
 
 class ActionTerm(Stateful):
     """Acts with some columns of the action."""
@@ -64,6 +67,10 @@ class ActionTerm(Stateful):
         """Forget the past of these environments."""
         if self._delay is not None:
             self._delay.reset(env_ids)
+
+    def settings(self) -> dict[str, Any]:
+        """What besides its columns decides what it does, in plain values, for the metadata of an exported policy."""
+        return {}
 
     def describe(self) -> tuple[str, str]:
         """What it acts on, and how, for the table."""

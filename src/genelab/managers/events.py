@@ -17,7 +17,7 @@ from genelab.sim import EnvIds
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
 
-Mode = Literal["startup", "reset", "interval"]
+Mode = Literal["startup", "reset", "interval", "step"]
 
 
 @dataclass(kw_only=True)
@@ -25,7 +25,8 @@ class EventTermCfg(TermCfg):
     """A function `(env, env_ids, **params)` that changes the world of some environments."""
 
     mode: Mode
-    """When: once when the environment is made (and when it is seeded anew), at every reset, or every so often."""
+    """When: once when the environment is made (and when it is seeded anew), at every reset, every so often, or in every
+    control step."""
     interval_range_s: tuple[float, float] | None = None
     """Shortest and longest time between two events of one environment, s; for `interval` only."""
 
@@ -64,6 +65,9 @@ class EventManager(Manager):
 
     def advance(self, dt: float, fresh: Tensor | None = None) -> None:
         """Let time pass, but not for the environments that were reset just now; run the events that are due."""
+        for name, cfg in self.cfgs.items():
+            if cfg.mode == "step":
+                self.terms[name](None)
         for name, timer in self._time_left.items():
             timer -= dt
             if fresh is not None:

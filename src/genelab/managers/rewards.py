@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from genelab import math as gm
 from genelab.managers.base import Manager, Table, TermCfg, _name
 from genelab.sim import EnvIds
 
@@ -25,9 +24,9 @@ class RewardTermCfg(TermCfg):
     """Multiplies the term, and the control step's duration unless the env says otherwise. 0 switches it off: it is
     called once, and from then on only if it published something in `env.extras`, `is_success` for one. A curriculum
     changes it in `env.reward_manager.weights`."""
-    ramp: tuple[float, int] | None = None
-    """While training, the share of the weight at the start, and the control steps until all of it counts; it grows by
-    the same factor with every step. A penalty that is there in full from the start can teach to end the episode."""
+    schedule: str | None = None
+    """Name of the schedule that says what share of the weight counts; None: all of it. A penalty that is there in full
+    from the start can teach to end the episode."""
 
 
 class RewardManager(Manager):
@@ -56,9 +55,9 @@ class RewardManager(Manager):
 
     def compute(self) -> Tensor:
         """The reward of the step that ended, `(N,)`."""
-        step = self.env.common_step_counter
-        weights = tuple(self.weights[name] * gm.ramp_share(cfg.ramp, step) for name, cfg in self.cfgs.items())
-        if weights != self._paid:  # ramps and curricula change them
+        share = self.env.schedules.share
+        weights = tuple(self.weights[name] * share(cfg.schedule) for name, cfg in self.cfgs.items())
+        if weights != self._paid:  # schedules and curricula change them
             self._set_weights(weights)
         self._let_publish(weights)
         if self._factors is None or not self._active:
@@ -106,5 +105,5 @@ class RewardManager(Manager):
         return {f"Episode_Reward/{name}": value for name, value in zip(self.terms, means.unbind(), strict=True)}
 
     def table(self) -> Table:
-        rows = [(name, f"{cfg.weight:g}", _name(cfg.func)) for name, cfg in self.cfgs.items()]
-        return Table("rewards", ("term", "weight", "function"), rows)
+        rows = [(name, f"{cfg.weight:g}", cfg.schedule or "", _name(cfg.func)) for name, cfg in self.cfgs.items()]
+        return Table("rewards", ("term", "weight", "schedule", "function"), rows)

@@ -5,9 +5,16 @@ A task writes `func=mdp.joint_pos_rel`: everything that can stand there has its 
 
 from genelab.mdp.actions import JointEffortActionCfg, JointPositionActionCfg, JointVelocityActionCfg
 from genelab.mdp.arm_actions import DifferentialIkActionCfg, GripperActionCfg
+from genelab.mdp.clock import GaitClock, GaitClockCfg, feet_contact_phase, feet_height_phase
 from genelab.mdp.commands import VelocityCommand, VelocityCommandCfg
 from genelab.mdp.curriculum import VelocityStage, command_ranges, terrain_levels_vel
-from genelab.mdp.events import push_by_velocity, reset_joints_by_offset, reset_root_uniform, set_joint_velocity
+from genelab.mdp.events import (
+    HelpingWrench,
+    push_by_velocity,
+    reset_joints_by_offset,
+    reset_root_uniform,
+    set_joint_velocity,
+)
 from genelab.mdp.gait import (
     FootSwingHeight,
     VariablePosture,
@@ -63,16 +70,21 @@ from genelab.mdp.rewards import (
     undesired_contacts,
     upright_exp,
 )
-from genelab.mdp.terminations import bad_orientation, joint_pos_beyond, out_of_terrain, time_out
+from genelab.mdp.scripted_action import ScriptedJointPositionActionCfg
+from genelab.mdp.terminations import bad_orientation, joint_pos_beyond, out_of_terrain, root_too_low, time_out
 
 __all__ = [
     "DifferentialIkActionCfg",
     "FootSwingHeight",
+    "GaitClock",
+    "GaitClockCfg",
     "GripperActionCfg",
+    "HelpingWrench",
     "JointAccL2",
     "JointEffortActionCfg",
     "JointPositionActionCfg",
     "JointVelocityActionCfg",
+    "ScriptedJointPositionActionCfg",
     "VariablePosture",
     "VelocityCommand",
     "VelocityCommandCfg",
@@ -90,6 +102,8 @@ __all__ = [
     "command_ranges",
     "error_vel_xy",
     "error_vel_yaw",
+    "feet_contact_phase",
+    "feet_height_phase",
     "flat_orientation_l2",
     "foot_air_time",
     "foot_clearance",
@@ -123,6 +137,7 @@ __all__ = [
     "randomize_mass",
     "reset_joints_by_offset",
     "reset_root_uniform",
+    "root_too_low",
     "set_joint_velocity",
     "soft_landing",
     "terrain_levels_vel",

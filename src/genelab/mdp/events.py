@@ -9,11 +9,12 @@ from torch import Tensor
 
 from genelab import math as gm
 from genelab.errors import ConfigError
-from genelab.managers import ROBOT, Selection
+from genelab.managers import ROBOT, EventTermCfg, Selection
+from genelab.mdp.sensors import root_height
 from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
-    from genelab.envs import ManagerBasedEnv
+    from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
 
 
 def reset_joints_by_offset(
@@ -72,18 +73,62 @@ def reset_root_uniform(
 
 
 def push_by_velocity(
-    env: ManagerBasedEnv,
+    env: ManagerBasedRlEnv,
     env_ids: EnvIds,
     velocity_range: dict[str, tuple[float, float]],
-    ramp: tuple[float, int] | None = None,
+    schedule: str | None = None,
     asset: Selection = ROBOT,
 ) -> None:
-    """Add a random velocity to the root's, by axis as in `reset_root_uniform`; `ramp` as a reward's."""
+    """Add a random velocity to the root's, by axis as in `reset_root_uniform`; `schedule` as a reward's."""
     entity = asset.entity
     velocity = torch.cat((entity.root_lin_vel_w, entity.root_ang_vel_w), dim=1)
     velocity = velocity if env_ids is None else velocity[env_ids]
-    share = gm.ramp_share(ramp, env.common_step_counter)
+    share = env.schedules.share(schedule)
     entity.write_root_velocity(velocity + share * _sample_axes(env, len(velocity), velocity_range), env_ids)
+
+
+class HelpingWrench:
+    """A hand that holds the root while a robot learns to walk, and lets go: of mode `step`, with a schedule to zero.
+
+    It turns the root upright, carries it at a height and leads it the way the command asks.
+    """
+
+    def __init__(self, cfg: EventTermCfg, env: ManagerBasedRlEnv) -> None:
+        self.holds = False
+        """Whether a wrench acts."""
+
+    def __call__(
+        self,
+        env: ManagerBasedRlEnv,
+        env_ids: EnvIds,
+        schedule: str,
+        height: float,
+        command: str,
+        upright: tuple[float, float] = (80.0, 2.0),
+        lift: tuple[float, float] = (800.0, 40.0),
+        lift_limit: float = 200.0,
+        lead: tuple[float, float] = (0.0, 0.0),
+        asset: Selection = ROBOT,
+    ) -> None:
+        """`upright`: N·m/rad and N·m·s/rad; `lift` to `height` (m): N/m and N·s/m, never down, at most `lift_limit`, N;
+        `lead`: N·s/m in the ground plane and N·m·s/rad about the vertical, for errors of up to 1 m/s and 1 rad/s."""
+        share = env.schedules.share(schedule)
+        if share == 0.0 and not self.holds:
+            return
+        self.holds = share != 0.0
+        entity = asset.entity
+        up, spin = -entity.projected_gravity_b, entity.root_ang_vel_b
+        error = env.commands[command] - torch.cat((entity.root_lin_vel_b[:, :2], spin[:, 2:]), dim=1)
+        towards = lead[0] * error[:, :2].clamp(-1.0, 1.0)
+        turn = lead[1] * error[:, 2].clamp(-1.0, 1.0)
+        tilt = torch.stack((-up[:, 1], up[:, 0]), dim=1)  # from the root's z axis to up
+        torque = torch.cat((upright[0] * tilt - upright[1] * spin[:, :2], turn[:, None]), dim=1)
+        torque = gm.quat_rotate(entity.root_quat_w, torque)
+        force = gm.quat_rotate(gm.yaw_quat(entity.root_quat_w), torch.nn.functional.pad(towards, (0, 1)))
+        sunk = height - root_height(env, entity)
+        force[:, 2] = (lift[0] * sunk - lift[1] * entity.root_lin_vel_w[:, 2]).clamp(0.0, lift_limit)
+        wrench = share * force[:, None], share * torque[:, None]
+        env.scene.engine.write_wrench(*wrench, entity.body_ids[:1], None)
 
 
 _AXES = ("x", "y", "z", "roll", "pitch", "yaw")

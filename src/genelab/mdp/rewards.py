@@ -9,7 +9,7 @@ from torch import Tensor
 
 from genelab import math as gm
 from genelab.managers import ROBOT, RewardTermCfg, Selection
-from genelab.mdp.sensors import get_sensor
+from genelab.mdp.sensors import get_sensor, root_height
 from genelab.scene import ContactSensor
 
 if TYPE_CHECKING:
@@ -109,9 +109,7 @@ def upright_exp(env: ManagerBasedRlEnv, std: float, asset: Selection = ROBOT) ->
 
 def base_height_l2(env: ManagerBasedRlEnv, target: float, asset: Selection = ROBOT) -> Tensor:
     """Squared distance of the root from a height above the ground."""
-    position = asset.entity.root_pos_w
-    ground = 0.0 if env.scene.terrain is None else env.scene.terrain.height_at(position)
-    return (position[:, 2] - ground - target).square()
+    return (root_height(env, asset.entity) - target).square()
 
 
 def angular_momentum_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:

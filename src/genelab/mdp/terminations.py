@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from genelab.managers import ROBOT, Selection
+from genelab.mdp.sensors import root_height
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
@@ -27,6 +28,11 @@ def joint_pos_beyond(env: ManagerBasedRlEnv, bound: float, asset: Selection = RO
 def bad_orientation(env: ManagerBasedRlEnv, limit: float, asset: Selection = ROBOT) -> Tensor:
     """The root is tilted by more than `limit`, rad."""
     return -asset.entity.projected_gravity_b[:, 2] < math.cos(limit)
+
+
+def root_too_low(env: ManagerBasedRlEnv, height: float, asset: Selection = ROBOT) -> Tensor:
+    """The root is less than `height` above the ground, m."""
+    return root_height(env, asset.entity) < height
 
 
 def out_of_terrain(env: ManagerBasedRlEnv, margin: float, asset: Selection = ROBOT) -> Tensor:

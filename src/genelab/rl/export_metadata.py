@@ -129,8 +129,8 @@ def describe_actions(terms: Iterable[ActionTerm]) -> list[dict[str, Any]]:
                 "clip": term.cfg.clip,
             }
         if isinstance(term, ArmAction):
-            entry |= {"target": "position", "joint_names": term.joint_names, **term.settings()}
-        described.append(entry)
+            entry |= {"target": "position", "joint_names": term.joint_names}
+        described.append(entry | term.settings())
         start += term.dim
     return described
 

@@ -102,6 +102,7 @@ class RslRlVecEnvWrapper:
         self.device = env.device
         self._clip = clip_actions
         self._monitor = monitor
+        env.shows_final_obs = False  # rsl_rl takes the value of the state before instead
         self._observations = env.reset()[0]
 
     @property

@@ -1,0 +1,125 @@
+"""A gait clock: when each foot is to be in the air, and rewards for feet that keep to it.
+
+Learning when to step is most of learning to walk. A clock in the observation answers it, and what is left is how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genelab import math as gm
+from genelab.errors import ConfigError
+from genelab.managers import CommandTerm, CommandTermCfg
+from genelab.mdp.sensors import get_sensor
+from genelab.scene import ContactSensor, PointsSensor
+from genelab.scene.names import resolve_values
+from genelab.sim import EnvIds
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv
+
+
+@dataclass(kw_only=True)
+class GaitClockCfg(CommandTermCfg):
+    """A clock that asks for steps while another command asks to move; at rest it stands at zero and shows nothing."""
+
+    frequency: float
+    """Steps of each foot per second, Hz."""
+    offsets: dict[str, float]
+    """How far each foot is ahead of the clock, as a share of a period, by regular expression of its body."""
+    swing_share: float = 0.5
+    """Share of a period that a foot is in the air; the rest of it stands."""
+    feet: str = "feet"
+    """Sensor of points that says which feet there are."""
+    command: str = "twist"
+    """The command that asks to move. It must come before the clock."""
+    threshold: float = 0.05
+    """Norm of that command below which the robot is to stand."""
+
+    def build(self, name: str, env: ManagerBasedRlEnv) -> GaitClock:
+        return GaitClock(name, self, env)
+
+
+class GaitClock(CommandTerm):
+    """Sine and cosine of the clock, `(N, 2)`, as deploy stacks know it; zeros at rest."""
+
+    cfg: GaitClockCfg
+
+    def __init__(self, name: str, cfg: GaitClockCfg, env: ManagerBasedRlEnv) -> None:
+        super().__init__(name, cfg, env)
+        where = f"env.commands.{name}"
+        if not cfg.frequency > 0:
+            raise ConfigError(f"{where}.frequency: must be positive, got {cfg.frequency}")
+        if not 0 < cfg.swing_share < 1:
+            raise ConfigError(f"{where}.swing_share: must be between 0 and 1, got {cfg.swing_share}")
+        self.foot_names = get_sensor(env, cfg.feet, PointsSensor).body_names
+        offsets = resolve_values(cfg.offsets, self.foot_names, f"{where}.offsets")
+        self.offsets = torch.tensor(offsets, device=env.device, dtype=env.dtype)
+        self.phase = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
+        """Share of the period that has passed, `(N,)`."""
+        self.moving = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+        """Whether the robot is to move, `(N,)`."""
+        self.command = torch.zeros(env.num_envs, 2, device=env.device, dtype=env.dtype)
+
+    @property
+    def swing(self) -> Tensor:
+        """How much of its swing each foot has made, `(N, feet)`; 1 for a foot that is to stand."""
+        made = (self.phase[:, None] + self.offsets) % 1.0 / self.cfg.swing_share
+        return torch.where(self.moving[:, None], made, 1.0).clamp(max=1.0)
+
+    @property
+    def lift(self) -> Tensor:
+        """How high each foot is to be, from 0 on the ground to 1 at the top of its swing, `(N, feet)`."""
+        return (torch.pi * self.swing).sin().square()
+
+    def resample(self, env_ids: Tensor) -> None:
+        """A new episode begins anywhere in the period."""
+        self.phase[env_ids] = gm.uniform(0.0, 1.0, (len(env_ids),), self.env.rng, self.env.dtype)
+
+    def reset(self, env_ids: EnvIds) -> dict[str, Any]:
+        log = super().reset(env_ids)
+        self.update()
+        return log
+
+    def advance(self, dt: float, fresh: Tensor | None = None) -> None:
+        self.phase += self.cfg.frequency * dt
+        if fresh is not None:
+            self.phase[fresh] -= self.cfg.frequency * dt
+        self.update()
+
+    def update(self) -> None:
+        """Who is to stand waits at the beginning of the period."""
+        self.moving = self.env.commands[self.cfg.command].norm(dim=1) > self.cfg.threshold
+        self.phase = torch.where(self.moving, self.phase % 1.0, 0.0)
+        angle = 2 * torch.pi * self.phase
+        self.command = torch.stack((angle.sin(), angle.cos()), dim=1) * self.moving[:, None]
+
+
+def get_clock(env: ManagerBasedRlEnv, name: str) -> GaitClock:
+    """The clock of this name."""
+    term = env.commands.term(name)
+    if not isinstance(term, GaitClock):
+        raise ConfigError(f"the command {name!r} is a {type(term).__name__}, not a gait clock")
+    return term
+
+
+def feet_height_phase(
+    env: ManagerBasedRlEnv, clock: str, feet: str, height: float, std: float, ground: float = 0.0
+) -> Tensor:
+    """1 for feet as high as the clock wants them: `height` at the top of a swing, `ground` on the ground, m.
+
+    With a wide `std` a foot that never lifts is paid nearly as well: less than half of `height` cures that.
+    """
+    wanted = ground + height * get_clock(env, clock).lift
+    error = get_sensor(env, feet, PointsSensor).height - wanted
+    return torch.exp(-error.square().sum(dim=1) / std**2)
+
+
+def feet_contact_phase(env: ManagerBasedRlEnv, clock: str, contact: str) -> Tensor:
+    """Share of the feet that touch the ground when they are to stand and do not when they are to swing."""
+    swings = get_clock(env, clock).swing < 1.0
+    return (get_sensor(env, contact, ContactSensor).touching != swings).to(env.dtype).mean(dim=1)

@@ -1,0 +1,151 @@
+"""The gait clock, the feet that keep to it, the step it makes, and the hand that helps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from genelab import mdp
+from genelab.envs import ManagerBasedRlEnv
+from genelab.errors import ConfigError
+from genelab.managers import EventTermCfg, ScheduleCfg
+from genelab.mdp import GaitClockCfg, ScriptedJointPositionActionCfg, VelocityCommandCfg
+from genelab.rl.export_metadata import describe_actions
+from tests.mdp.hopper import MakeEnv, pose, reward
+
+STEPS = {"left_leg": {"left": 0.2}, "right_leg": {"right": 0.1}}
+
+
+def walker(make_env: MakeEnv, share: float = 1.0, **settings: Any) -> ManagerBasedRlEnv:
+    """Two legs half a period apart at 12.5 Hz: a period is eight control steps of 0.01 s."""
+    command = VelocityCommandCfg(lin_vel_x=(1.0, 1.0), lin_vel_y=(0.0, 0.0), ang_vel_z=(0.0, 0.0))
+    clock = GaitClockCfg(frequency=12.5, offsets={"left_leg": 0.0, "right_leg": 0.5})
+    action = ScriptedJointPositionActionCfg(scale=0.1, steps=STEPS, share=share)
+    return make_env(commands={"twist": command, "gait": clock}, actions={"legs": action}, **settings)
+
+
+def test_each_foot_lifts_and_stands_for_half_a_period(make_env: MakeEnv) -> None:
+    env = walker(make_env)
+    clock = env.commands.term("gait")
+    clock.phase[:] = 0.0
+    lifts = []
+    for _ in range(8):
+        env.step(torch.zeros(4, 2))
+        lifts.append(clock.lift[1].tolist())
+    left, right = zip(*lifts, strict=True)
+    assert left == pytest.approx([0.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], abs=1e-9)
+    assert right == pytest.approx([0.0, 0.0, 0.0, 0.0, 0.5, 1.0, 0.5, 0.0], abs=1e-9)
+
+
+def test_it_shows_sine_and_cosine_and_hides_at_rest(make_env: MakeEnv) -> None:
+    env = walker(make_env)
+    clock = env.commands.term("gait")
+    clock.phase[:] = 0.0
+    env.step(torch.zeros(4, 2))
+    assert env.commands["gait"][1].tolist() == pytest.approx([math.sqrt(0.5)] * 2)
+    env.commands.term("twist").fix(torch.zeros(1, 3).double(), torch.tensor([1]))
+    env.step(torch.zeros(4, 2))
+    assert env.commands["gait"][1].tolist() == [0.0, 0.0]
+    assert clock.lift[1].tolist() == pytest.approx([0.0, 0.0])
+    assert clock.phase[1] == 0.0  # and starts with all feet on the ground
+    assert env.commands["gait"][2].tolist() == pytest.approx([1.0, 0.0], abs=1e-9)
+
+
+def test_episodes_begin_anywhere_in_the_period(make_env: MakeEnv) -> None:
+    assert len(set(walker(make_env).commands.term("gait").phase.tolist())) == 4
+
+
+def test_feet_are_paid_for_being_where_the_clock_wants_them(make_env: MakeEnv) -> None:
+    env = walker(make_env)
+    env.commands.term("gait").phase[:] = 0.25  # the left foot is at the top of its swing, the right one stands
+    env.robot.write_joint_state(torch.tensor([0.08, 0.0]).double().repeat(4, 1), None, None)
+    pose(env, z=0.6)  # soles at 0.08 and 0
+    params = {"clock": "gait", "feet": "feet", "height": 0.1, "std": 0.02}
+    assert reward(env, mdp.feet_height_phase, **params) == pytest.approx(math.exp(-1.0), rel=1e-4)
+    assert reward(env, mdp.feet_height_phase, **params, ground=0.02) == pytest.approx(math.exp(-5.0), rel=1e-4)
+    env.step(torch.zeros(4, 2))
+    env.commands.term("gait").phase[:] = 0.25
+    assert env.scene.sensor("contact").touching[1].tolist() == [False, True]
+    assert reward(env, mdp.feet_contact_phase, clock="gait", contact="contact") == 1.0
+    env.commands.term("gait").phase[:] = 0.75
+    assert reward(env, mdp.feet_contact_phase, clock="gait", contact="contact") == 0.0
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
+def test_the_script_is_under_the_action(make_env: MakeEnv, share: float) -> None:
+    env = walker(make_env, share)
+    env.commands.term("gait").phase[:] = 0.25
+    env.step(torch.tensor([[1.0, -1.0]]).repeat(4, 1))
+    assert env.robot.joint_pos_target[1].tolist() == pytest.approx([0.1 + share * 0.2, -0.1])
+
+
+def test_the_script_may_fade(make_env: MakeEnv) -> None:
+    fade = {"fade": ScheduleCfg(start=1.0, end=0.0, steps=2)}
+    env = walker(make_env, schedules=fade)
+    env.cfg.actions["legs"].schedule = "fade"  # type: ignore[union-attr]
+    targets = []
+    for _ in range(3):
+        env.commands.term("gait").phase[:] = 0.25
+        env.step(torch.zeros(4, 2))
+        targets.append(env.robot.joint_pos_target[1, 0].item())
+    assert targets == pytest.approx([0.2, 0.1, 0.0])
+    ended = ScriptedJointPositionActionCfg(steps=STEPS, schedule="fade")
+    ended.end_schedules({"fade": 0.25})
+    assert (ended.share, ended.schedule) == (0.25, None)
+
+
+def test_metadata_tell_the_script(make_env: MakeEnv) -> None:
+    (action,) = describe_actions(walker(make_env, 0.5).action_manager.terms.values())
+    assert (action["clock"], action["share"]) == ("gait", 0.5)
+    assert action["steps"] == {"left_leg": [0.2, 0.0], "right_leg": [0.0, 0.1]}
+    assert action["joint_names"] == ["left", "right"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"frequency": 0.0}, "env.commands.gait.frequency: must be positive"),
+        ({"swing_share": 1.0}, "env.commands.gait.swing_share: must be between 0 and 1"),
+        ({"offsets": {"left_leg": 0.0}}, "no value for right_leg"),
+    ],
+)
+def test_a_clock_that_cannot_run_is_refused(make_env: MakeEnv, settings: dict[str, Any], message: str) -> None:
+    values = {"frequency": 1.0, "offsets": {".*": 0.0}, **settings}
+    twist = VelocityCommandCfg(lin_vel_x=(1.0, 1.0), lin_vel_y=(0.0, 0.0), ang_vel_z=(0.0, 0.0))
+    with pytest.raises(ConfigError, match=message):
+        make_env(commands={"twist": twist, "gait": GaitClockCfg(**values)})
+
+
+def helped(make_env: MakeEnv, steps: int = 1000) -> ManagerBasedRlEnv:
+    params = {"schedule": "hand", "height": 0.6, "lead": (10.0, 5.0), "command": "twist"}
+    hand = EventTermCfg(func=mdp.HelpingWrench, mode="step", params=params)
+    schedules = {"hand": ScheduleCfg(start=1.0, end=0.0, steps=steps)}
+    return make_env(events={"hand": hand}, schedules=schedules)
+
+
+def test_a_hand_turns_the_root_upright_carries_and_leads_it(make_env: MakeEnv) -> None:
+    env = helped(make_env)
+    tilted = (math.cos(0.1), math.sin(0.1), 0.0, 0.0)  # rolled by 0.2 rad
+    pose(env, quat=tilted, z=0.5)
+    env.event_manager.advance(env.step_dt)
+    wrench = env.scene.engine._views["xfrc_applied"][1, env.robot.body_ids[0]].tolist()
+    force, torque = wrench[:3], wrench[3:]
+    assert torque[0] == pytest.approx(-80.0 * math.sin(0.2))
+    assert force[2] == pytest.approx(800.0 * 0.1)
+    assert force[:2] == pytest.approx([10.0 * 1.0, 10.0 * 0.5])  # towards 1 m/s ahead and 0.5 m/s to the left
+    assert torque[2] == pytest.approx(5.0 * -0.5 * math.cos(0.2))
+
+
+def test_a_hand_lets_go(make_env: MakeEnv) -> None:
+    env = helped(make_env, steps=2)
+    pose(env, z=0.5)
+    forces = []
+    for _ in range(4):
+        env.step(torch.zeros(4, 2))
+        forces.append(env.scene.engine._views["xfrc_applied"][1].abs().max().item())
+    assert forces[0] > 1.0
+    assert forces[1:] == [0.0, 0.0, 0.0]
+    assert not env.event_manager.terms["hand"]._func.holds
