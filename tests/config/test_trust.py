@@ -127,10 +127,12 @@ def test_a_function_that_may_return_what_is_needed_fits(function: Any) -> None:
     assert from_dict({"spec": f"{HERE}:{function.__name__}"}, EntityCfg).spec is function
 
 
+@pytest.mark.parametrize("tagged", [False, True])
 @pytest.mark.parametrize("name", ["does", "EntityCfg"])
-def test_a_function_that_says_it_returns_something_else_is_refused(name: str) -> None:
+def test_a_function_that_says_it_returns_something_else_is_refused(name: str, tagged: bool) -> None:
+    spec = f"{HERE}:{name}"
     with pytest.raises(ConfigError) as error:
-        from_dict({"spec": f"{HERE}:{name}"}, EntityCfg)
+        from_dict({"spec": {"__callable__": spec} if tagged else spec}, EntityCfg)
     assert str(error.value) == f"spec: '{HERE}:{name}' does not return Model, which is needed here"
 
 

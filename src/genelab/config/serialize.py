@@ -163,7 +163,7 @@ def _decode_object(data: dict[str, Any], hint: Any, path: str) -> Any:
         case {"__enum__": str(name), "name": str(member), **rest} if not rest:
             return _enum_member(_import(name, "enum", path), member, path)
         case {"__callable__": str(name), **rest} if not rest:
-            return _import(name, "callable", path)
+            return _import(name, "callable", path, hint)
         case {"__str__": str(text), **rest} if not rest:
             return text
         case {"__float__": "inf" | "-inf" | "nan" as text, **rest} if not rest:
