@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,51 @@ def test_one_part_does_not_hide_another(tmp_path: Path) -> None:
         archive.writestr(name.replace("linear", "LINEAR"), "")
     with pytest.raises(UsageError, match="two of its parts have one name"):
         load_torchscript(path.read_bytes(), CPU)
+
+
+def test_a_second_list_of_parts_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python takes the list that lies before the end of an archive, torch the one at the offset that the end names."""
+    monkeypatch.chdir(tmp_path)
+    shown, hidden = nn.Linear(2, 2), WhileLoading()
+    parts, listed, _ = taken_apart(content(shown), fill=0, more=40)
+    hidden_parts, hidden_list, count = taken_apart(content(hidden), fill=20_000, more=0)
+    start = len(hidden_parts)
+    shift = len(hidden_list) + len(parts)  # Python adds it to all offsets: the list lies that much further on
+    entries, at = bytearray(listed), 0
+    while at < len(entries):
+        name, extra, comment = struct.unpack_from("<HHH", entries, at + 28)
+        (offset,) = struct.unpack_from("<I", entries, at + 42)
+        struct.pack_into("<I", entries, at + 42, start + len(hidden_list) + offset - shift)
+        at += 46 + name + extra + comment
+    end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, count, count, len(entries), start, 0)
+    module = load_torchscript(hidden_parts + hidden_list + parts + entries + end, CPU)
+    assert list(tmp_path.iterdir()) == []
+    x = torch.ones(1, 2)
+    assert torch.equal(module(x), shown(x))
+
+
+def taken_apart(data: bytes, *, fill: int, more: int) -> tuple[bytes, bytes, int]:
+    """The parts of an archive, some of them added; the list of them; and their number."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+        top = old.namelist()[0].partition("/")[0]
+        new.writestr(f"{top}/data/99", bytes(fill))
+        for i in range(more):
+            new.writestr(f"{top}/data/{100 + i}", b"")
+        count = len(new.namelist())
+    archive = file.getvalue()
+    size, start = struct.unpack("<II", archive[-10:-2])
+    return archive[:start], archive[start : start + size], count
+
+
+def test_tensors_are_not_unpacked_either() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("policy/data/0", bytes(20_000_000))
+    with pytest.raises(UsageError, match="its tensors are larger than the file"):
+        load_torchscript(file.getvalue(), CPU)
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 TorchScript can write files and overwrite others, when it is called and already while it is loaded. So the source in
 the archive is looked through before it is loaded, and the loaded graphs before anything in them is called: only
-operators of a fixed list, which make tensors from tensors, are run.
+operators of a fixed list, which make tensors from tensors, are run. What is loaded is a new archive of the parts that
+were looked at, since torch may see other parts in the same bytes: an archive can have two lists of them.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from genelab.errors import UsageError
 MAX_SOURCE = 2**22
 """Bytes of source that are read at most; a policy's own are some kB."""
 
-_NO_SOURCE = re.compile(r"[^/]+/((data|constants)/\d+|code/.*\.debug_pkl)")
-"""Tensors, and where each line came from."""
+_TENSOR = re.compile(r"[^/]+/(data|constants)/\d+")
+_LINES = ".debug_pkl"
+"""How the parts end that say where each line of source came from; nothing needs them."""
 _SPECIAL = re.compile(r"__(?:[gs]etstate|forward_hooks|forward_pre_hooks)__")
 """What runs while a module is loaded, or beside its methods."""
 
@@ -52,7 +54,7 @@ OPERATORS = frozenset([*(f"aten::{name}" for name in _ATEN.split()), *(f"prim::{
 
 def load_torchscript(data: bytes, device: torch.device) -> Any:
     """The module in the content of a TorchScript file, if all it can do is compute; nothing of it has run."""
-    _check_source(data)
+    data = _checked(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         module = torch.jit.load(io.BytesIO(data), map_location=device).eval()
@@ -62,27 +64,39 @@ def load_torchscript(data: bytes, device: torch.device) -> Any:
     return module
 
 
-def _check_source(data: bytes) -> None:
-    """Refuse what would run while it is loaded: a module may say how its state is set."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+def _checked(data: bytes) -> bytes:
+    """The archive anew, without anything that would run while it is loaded: a module may say how its state is set."""
+    checked = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(checked, "w") as copy:
         members = archive.infolist()
         names = [member.filename.casefold() for member in members]  # torch looks them up in any case
         if len(set(names)) < len(names):
             raise UsageError("two of its parts have one name")
-        left = MAX_SOURCE
+        source_left, tensors_left = MAX_SOURCE, len(data)
         for member in members:
-            if _NO_SOURCE.fullmatch(member.filename):
+            if member.filename.endswith(_LINES):
                 continue
+            is_tensor = _TENSOR.fullmatch(member.filename) is not None
             with archive.open(member) as file:
-                content = file.read(left + 1)
-            left -= len(content)
-            if left < 0:
+                content = file.read((tensors_left if is_tensor else source_left) + 1)
+            if is_tensor:
+                tensors_left -= len(content)
+            else:
+                source_left -= len(content)
+                _check_source(content.decode(errors="replace"))
+            if source_left < 0:
                 raise UsageError(f"its source is larger than {MAX_SOURCE // 2**20} MB")
-            text = content.decode(errors="replace")
-            if special := _SPECIAL.search(text):
-                raise UsageError(f"it does more than compute: it has {special[0]}")
-            if "torch.classes" in text:
-                raise UsageError("it does more than compute: it has objects of C++")
+            if tensors_left < 0:
+                raise UsageError("its tensors are larger than the file")  # torch does not compress them
+            copy.writestr(member.filename, content)
+    return checked.getvalue()
+
+
+def _check_source(text: str) -> None:
+    if special := _SPECIAL.search(text):
+        raise UsageError(f"it does more than compute: it has {special[0]}")
+    if "torch.classes" in text:
+        raise UsageError("it does more than compute: it has objects of C++")
 
 
 def _operators(module: Any) -> Iterator[str]:
