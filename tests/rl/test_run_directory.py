@@ -62,6 +62,31 @@ def test_two_owners_in_one_process_are_two(tmp_path: Path) -> None:
     assert not Lock.is_taken(tmp_path)
 
 
+def test_a_lock_that_is_a_link_or_a_pipe_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
+    """An unpacked archive can have links in it."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / LOCK_FILE).symlink_to(precious)
+    with pytest.raises(UsageError, match="cannot write to"), RunDirectory(tmp_path / "run").owned():
+        pass
+    assert precious.read_text() == "mine"
+    (tmp_path / "run" / LOCK_FILE).unlink()
+    os.mkfifo(tmp_path / "run" / LOCK_FILE)
+    assert not Lock.is_taken(tmp_path / "run")
+
+
+def test_two_runs_of_one_second_have_two_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both choose a name before either has made it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(RunDirectory, "default_path", lambda *names: Path("logs/now"))
+    first = RunDirectory(Path("logs/now"))
+    first.create_numbered()
+    with first.owned():
+        assert train_task(TASK, num_envs=4, max_iterations=1).path == Path("logs/now_2")
+    assert first.path == Path("logs/now")
+
+
 def test_a_running_run_is_not_resumed_and_a_killed_one_is_interrupted(tmp_path: Path) -> None:
     path = tmp_path / "run"
     seen: list[str] = []

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from genelab.config import atomic_write_text, dump_json, expect, read_json
-from genelab.config.files import remove_leftovers
+from genelab.config.files import remove_leftovers, temporary_name
 from genelab.errors import GenelabError, UsageError
 
 Status = Literal["running", "completed", "interrupted", "failed"]
@@ -72,7 +72,7 @@ class Lock:
         """Own the directory, or say who does."""
         path = directory / LOCK_FILE
         for attempt in range(_ATTEMPTS):
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)  # what a link points to is not ours
             if _locks(file, fcntl.LOCK_EX):
                 if _is_still(path, file):  # its last owner may have taken the file away meanwhile
                     os.ftruncate(file, 0)
@@ -91,7 +91,7 @@ class Lock:
     def is_taken(cls, directory: Path) -> bool:
         """Whether a process owns the directory now."""
         try:
-            file = os.open(directory / LOCK_FILE, os.O_RDONLY)
+            file = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # no pipe is waited for
         except OSError:
             return False
         try:
@@ -165,13 +165,33 @@ class RunDirectory:
             yield
 
     def create(self) -> None:
-        """Make the directory, and make sure that it can be written to."""
+        """Make the directory or use the one that is there, and make sure that it can be written to."""
+        self._make(exist_ok=True)
+
+    def create_numbered(self) -> None:
+        """The same for the path that nobody asked for: if another run has taken it, make one with a number."""
+        base, number = self.path, 1
+        while not self._make(exist_ok=False):
+            number += 1
+            self.path = base.with_name(f"{base.name}_{number}")
+
+    def _make(self, *, exist_ok: bool) -> bool:
+        """Whether the directory was made, or may be used as it is."""
         self._before = {path for path in (*self._own(), *self.path.parents) if path.exists()}
         try:
-            (self.path / "params").mkdir(parents=True, exist_ok=True)
-            probe = self.path / ".writable"
-            probe.write_bytes(b"\0" * 4096)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.path.mkdir(exist_ok=exist_ok)
+            except FileExistsError:
+                if exist_ok:
+                    raise
+                return False
+            (self.path / "params").mkdir(exist_ok=True)
+            probe = temporary_name(self.path / "probe")
+            with open(probe, "xb") as file:
+                file.write(b"\0" * 4096)
             probe.unlink()
+            return True
         except OSError as error:
             raise UsageError(f"--log-dir: cannot write to {self.path}: {error.strerror}") from error
 

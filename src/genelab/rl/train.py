@@ -126,7 +126,7 @@ def train_task(
     training = _Training(task_id, cfg.env, cfg.agent, backend, run, logger, evaluation, film, profile, report, notify)
     training.overrides = tuple(overrides)
     training.on_env = on_env
-    run.create()
+    run.create() if log_dir is not None else run.create_numbered()
     with run.owned():
         run.check_free()  # once more: another may have come and gone
         run.write_params(cfg.env, cfg.agent)

@@ -147,6 +147,9 @@ class FollowerRun(RunDirectory):
     def create(self) -> None:
         pass
 
+    def create_numbered(self) -> None:
+        pass
+
     def write_params(self, env: Any, agent: Any) -> None:
         pass
 
