@@ -54,6 +54,20 @@ def test_it_shows_sine_and_cosine_and_hides_at_rest(make_env: MakeEnv) -> None:
     assert env.commands["gait"][2].tolist() == pytest.approx([1.0, 0.0], abs=1e-9)
 
 
+def test_it_runs_out_when_the_robot_is_to_stand(make_env: MakeEnv) -> None:
+    env = walker(make_env)
+    clock = env.commands.term("gait")
+    clock.cfg.run_out = 0.025
+    env.commands.term("twist").fix(torch.zeros(4, 3).double())
+    moving = []
+    for _ in range(4):
+        env.step(torch.zeros(4, 2))
+        moving.append(clock.moving[1].item())
+    assert moving == [True, True, False, False]
+    env.reset()
+    assert not clock.moving.any()  # who begins at rest stands
+
+
 def test_episodes_begin_anywhere_in_the_period(make_env: MakeEnv) -> None:
     assert len(set(walker(make_env).commands.term("gait").phase.tolist())) == 4
 
@@ -109,6 +123,7 @@ def test_metadata_tell_the_script(make_env: MakeEnv) -> None:
     [
         ({"frequency": 0.0}, "env.commands.gait.frequency: must be positive"),
         ({"swing_share": 1.0}, "env.commands.gait.swing_share: must be between 0 and 1"),
+        ({"run_out": -1.0}, "env.commands.gait.run_out: must not be negative"),
         ({"offsets": {"left_leg": 0.0}}, "no value for right_leg"),
     ],
 )

@@ -39,6 +39,8 @@ class GaitClockCfg(CommandTermCfg):
     """The command that asks to move. It must come before the clock."""
     threshold: float = 0.05
     """Norm of that command below which the robot is to stand."""
+    run_out: float = 0.0
+    """How long it goes on after it is asked to stand, s: who is running needs some steps to come to a halt."""
 
     def build(self, name: str, env: ManagerBasedRlEnv) -> GaitClock:
         return GaitClock(name, self, env)
@@ -54,6 +56,8 @@ class GaitClock(CommandTerm):
         where = f"env.commands.{name}"
         if not cfg.frequency > 0:
             raise ConfigError(f"{where}.frequency: must be positive, got {cfg.frequency}")
+        if cfg.run_out < 0:
+            raise ConfigError(f"{where}.run_out: must not be negative, got {cfg.run_out}")
         if not 0 < cfg.swing_share < 1:
             raise ConfigError(f"{where}.swing_share: must be between 0 and 1, got {cfg.swing_share}")
         self.foot_names = get_sensor(env, cfg.feet, PointsSensor).body_names
@@ -62,7 +66,9 @@ class GaitClock(CommandTerm):
         self.phase = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
         """Share of the period that has passed, `(N,)`."""
         self.moving = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
-        """Whether the robot is to move, `(N,)`."""
+        """Whether feet are to step, `(N,)`."""
+        self.resting = torch.full_like(self.phase, cfg.run_out)
+        """How long the robot has been asked to stand, `(N,)`, s."""
         self.command = torch.zeros(env.num_envs, 2, device=env.device, dtype=env.dtype)
 
     @property
@@ -82,18 +88,22 @@ class GaitClock(CommandTerm):
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         log = super().reset(env_ids)
+        self.resting[slice(None) if env_ids is None else env_ids] = self.cfg.run_out  # nobody begins running
         self.update()
         return log
 
     def advance(self, dt: float, fresh: Tensor | None = None) -> None:
         self.phase += self.cfg.frequency * dt
+        self.resting += dt
         if fresh is not None:
             self.phase[fresh] -= self.cfg.frequency * dt
         self.update()
 
     def update(self) -> None:
         """Who is to stand waits at the beginning of the period."""
-        self.moving = self.env.commands[self.cfg.command].norm(dim=1) > self.cfg.threshold
+        asked = self.env.commands[self.cfg.command].norm(dim=1) > self.cfg.threshold
+        self.resting = torch.where(asked, 0.0, self.resting)
+        self.moving = asked | (self.resting < self.cfg.run_out)
         self.phase = torch.where(self.moving, self.phase % 1.0, 0.0)
         angle = 2 * torch.pi * self.phase
         self.command = torch.stack((angle.sin(), angle.cos()), dim=1) * self.moving[:, None]
