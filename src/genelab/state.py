@@ -242,7 +242,8 @@ def load_attributes(owner: Any, state: Mapping[str, Any], names: Iterable[str] |
     if not isinstance(state, Mapping):
         raise _another("{where} is no state")
     with _walking(owner):
-        memory = [name for name in names or _names(owner) if _is_memory(vars(owner)[name])]
+        kept = list(names or _names(owner))
+        memory = [name for name in kept if _is_memory(vars(owner)[name])]
         for name in (*memory, *parts):
             if name not in state:
                 if name in parts or name in getattr(owner, "_attributes_at_start", ()):
@@ -252,6 +253,8 @@ def load_attributes(owner: Any, state: Mapping[str, Any], names: Iterable[str] |
             with _at(name):
                 if name in parts:
                     _load_part(getattr(owner, name), saved)
+                elif name in vars(owner) and name not in kept:
+                    raise _another("{where} is no memory here")  # a file could change the config so
                 else:
                     setattr(owner, name, _restored(vars(owner).get(name), saved))
 
@@ -278,7 +281,7 @@ def _restored(here: Any, saved: Any) -> Any:
             raise _another(f"{{where}} has the shape {tuple(saved.shape)} there and {tuple(here.shape)} here")
         return saved
     if isinstance(saved, Mapping) and _OBJECT in saved:
-        if here is None or isinstance(here, _PLAIN):
+        if isinstance(here, _PLAIN) or not _is_memory(here):
             raise _another("there is no {where} here; an object that remembers is made in `__init__`")
         load_state(here, saved[_OBJECT])
         return here

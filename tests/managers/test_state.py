@@ -198,6 +198,34 @@ def test_a_damaged_state_is_refused_in_one_line(make_env: MakeEnv, path: tuple[s
     assert "\n" not in str(caught.value)
 
 
+class Calls:
+    """Holds what is no memory: a function that no two instances share."""
+
+    def __init__(self, cfg: TermCfg, env: ManagerBasedRlEnv) -> None:
+        def function(value: float = 1.0) -> float:
+            return value
+
+        self.function = function
+
+    def __call__(self, env: ManagerBasedRlEnv) -> Tensor:
+        return torch.full((env.num_envs,), self.function())
+
+
+def test_a_state_changes_memory_and_nothing_else(make_env: MakeEnv) -> None:
+    """It may come from a file, which neither changes the config nor what a function is called with."""
+    env = make_env(rewards={"a": RewardTermCfg(func=Calls, weight=1.0)})
+    decimation = env.cfg.decimation
+    of = "^the saved state is of another environment: "
+    with pytest.raises(GenelabError, match=of + "cfg is no memory here"):
+        env.load_state_dict({**env.state_dict(), "cfg": {"<object>": {"decimation": decimation + 1}}})
+    assert env.cfg.decimation == decimation
+    state = env.state_dict()
+    state["reward_manager"]["terms"]["a"]["function"] = {"<object>": {"__defaults__": (2.0,)}}
+    with pytest.raises(GenelabError, match=of + r"there is no reward_manager\.terms\.a\.function here"):
+        env.load_state_dict(state)
+    assert env.reward_manager.terms["a"].instance.function() == 1.0
+
+
 def test_a_tensor_that_two_share_stays_shared() -> None:
     class Pair:
         def __init__(self) -> None:
