@@ -54,6 +54,23 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return call
 
 
+def test_a_link_out_of_a_run_is_not_written_through(home: Path, refused: Callable[..., str]) -> None:
+    precious = home.parent / "precious"
+    precious.write_text("mine")
+    final = home / "model_final.pt"
+    final.rename(home / "kept.pt")
+    final.symlink_to(precious)
+    assert "run/model_final.pt is a link out of the run" in refused(*resume())
+    final.unlink()
+    final.symlink_to(home.parent / "new")  # to what is not there yet
+    assert "run/model_final.pt is a link out of the run" in refused(*resume())
+    assert precious.read_text() == "mine"
+    final.unlink()
+    final.symlink_to("kept.pt")
+    assert run(resume()) == 0
+    assert sorted(path.name for path in home.parent.iterdir()) == ["precious", "run"]
+
+
 def resume(*more: str) -> list[str]:
     return ["train", TASK, "--resume", "run", "--max-iterations", "3", "--quiet", *more]
 

@@ -160,9 +160,20 @@ class RunDirectory:
         except OSError as error:
             raise UsageError(f"cannot write to {self.path}: {error.strerror}") from error
         with lock:
-            for home in (self.path, self.path / "params", self.path / "videos"):
+            for home in self._homes():
                 remove_leftovers(home)
             yield
+
+    def check_links(self) -> None:
+        """Refuse a run whose files are links to others': a run from elsewhere would overwrite what they point to."""
+        inside = Path(os.path.realpath(self.path))
+        for path in (path for home in self._homes() for path in home.glob("*")):
+            if path.is_symlink() and not path.is_dir() and inside not in Path(os.path.realpath(path)).parents:
+                raise UsageError(f"{path} is a link out of the run: put a copy of what it points to in its place")
+
+    def _homes(self) -> tuple[Path, ...]:
+        """Where a run's files are."""
+        return self.path, self.path / "params", self.path / "videos"
 
     def create(self) -> None:
         """Make the directory or use the one that is there, and make sure that it can be written to."""

@@ -160,6 +160,7 @@ def resume_task(
         raise UsageError(f"--resume: {run_dir} is a run of {record['task']}, not of {task_id}")
     if (record.get("ranks") or 1) > 1 or not Rank.current().alone:
         raise UsageError(f"--resume: a run of many ranks cannot go on; start one with --checkpoint of {run_dir}")
+    run.check_links()
     with run.owned():
         logger = logger or record.get("logger") or "tensorboard"
         check_logger(logger)
