@@ -19,7 +19,7 @@ import pytest
 
 from genelab.cli.main import run
 from genelab.errors import UsageError
-from genelab.rl.fetch import fetch, is_uri
+from genelab.rl.fetch import _SameSafety, fetch, is_uri
 from genelab.rl.locate import find_checkpoint, pretrained_policy
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
@@ -156,6 +156,20 @@ def test_another_file_than_the_one_that_was_meant_is_not_kept(server: Server, ca
 def test_what_is_refused(uri: str, message: str, server: Server, cache: Path) -> None:
     assert message in refusal(uri.format(server=server.address))
     assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_a_password_is_neither_sent_nor_repeated(server: Server) -> None:
+    address = server.address.replace("http://", "http://me:secret@")
+    with pytest.raises(UsageError, match="an address with a password in it is not fetched") as refusal:
+        fetch(f"{address}/model.pt")
+    assert "secret" not in str(refusal.value)
+    assert server.asked == []
+
+
+def test_a_server_elsewhere_does_not_lead_back_to_this_machine() -> None:
+    request = SimpleNamespace(full_url="https://example.org/model.pt")
+    with pytest.raises(UsageError, match="a server elsewhere has no business there"):
+        _SameSafety().redirect_request(request, None, 302, "", {}, "http://127.0.0.1:80/model.pt")
 
 
 def test_without_a_network_it_says_so() -> None:

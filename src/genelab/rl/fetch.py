@@ -97,6 +97,11 @@ class _Address:
 
 def _parse(uri: str) -> _Address:
     text, _, fragment = uri.partition("#")
+    host = urlsplit(text).netloc
+    if "@" in host:  # and it is not repeated: messages and records are read by others
+        raise UsageError(
+            f"an address with a password in it is not fetched: leave out what is before {host.split('@')[-1]}"
+        )
     if not fragment:
         return _Address(text=text, sha256=None)
     kind, _, digest = fragment.partition("=")
@@ -181,6 +186,8 @@ class _SameSafety(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, request: Any, file: Any, code: int, message: str, headers: Any, url: str) -> Any:
         _check_secure(url)
+        if _is_loopback(url) and not _is_loopback(request.full_url):
+            raise UsageError(f"{request.full_url}: leads to {url}, and a server elsewhere has no business there")
         return super().redirect_request(request, file, code, message, headers, url)
 
 
