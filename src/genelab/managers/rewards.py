@@ -46,7 +46,7 @@ class RewardManager(Manager):
         self.finished = torch.zeros_like(self.step_reward)
         """What each term paid in each environment's last finished episode, `(terms, N)`."""
         self.weights: dict[str, float] = {}
-        """The weight of each term, before its ramp."""
+        """The weight of each term, before its schedule."""
         self.restart()
         self._publishes: dict[str, bool] = {}  # of the terms without weight that were called
         self._active: list[tuple[int, Any]] = []

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genelab import math as gm
+from genelab.config import NonNegative, Positive
 from genelab.errors import ConfigError
 from genelab.managers import CommandTerm, CommandTermCfg
 from genelab.mdp.sensors import get_sensor
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class GaitClockCfg(CommandTermCfg):
     """A clock that asks for steps while another command asks to move; at rest it stands at zero and shows nothing."""
 
-    frequency: float
+    frequency: Positive
     """Steps of each foot per second, Hz."""
     offsets: dict[str, float]
     """How far each foot is ahead of the clock, as a share of a period, by regular expression of its body."""
@@ -39,7 +40,7 @@ class GaitClockCfg(CommandTermCfg):
     """The command that asks to move. It must come before the clock."""
     threshold: float = 0.05
     """Norm of that command below which the robot is to stand."""
-    run_out: float = 0.0
+    run_out: NonNegative = 0.0
     """How long it goes on after it is asked to stand, s: who is running needs some steps to come to a halt."""
 
     def build(self, name: str, env: ManagerBasedRlEnv) -> GaitClock:
@@ -54,10 +55,6 @@ class GaitClock(CommandTerm):
     def __init__(self, name: str, cfg: GaitClockCfg, env: ManagerBasedRlEnv) -> None:
         super().__init__(name, cfg, env)
         where = f"env.commands.{name}"
-        if not cfg.frequency > 0:
-            raise ConfigError(f"{where}.frequency: must be positive, got {cfg.frequency}")
-        if cfg.run_out < 0:
-            raise ConfigError(f"{where}.run_out: must not be negative, got {cfg.run_out}")
         if not 0 < cfg.swing_share < 1:
             raise ConfigError(f"{where}.swing_share: must be between 0 and 1, got {cfg.swing_share}")
         self.foot_names = get_sensor(env, cfg.feet, PointsSensor).body_names
