@@ -20,7 +20,7 @@ from genelab.rl.play import Player
 from genelab.viewer import ViewerCfg
 from genelab.viewer.guard import Guard
 from genelab.viewer.web import WebViewer
-from tests.viewer.pages import GO1, PENDULUM, free_port, make_player
+from tests.viewer.pages import GO1, PENDULUM, being_played, free_port, make_player
 from tests.viewer.waiting import eventually
 
 SPOKEN = f"viser-v{viser.__version__}"
@@ -56,15 +56,8 @@ def page() -> Iterator[WebViewer]:
 @pytest.fixture(scope="module")
 def walked() -> Iterator[tuple[Player, WebViewer]]:
     """A quadruped that is being played and shown."""
-    player = make_player(GO1)
-    viewer = WebViewer(player, ViewerCfg(port=free_port()))
-    thread = threading.Thread(target=player.play, args=(None, None, [viewer], lambda step, total: None), daemon=True)
-    thread.start()
-    yield player, viewer
-    viewer.pace.closed = True
-    thread.join(timeout=10)
-    viewer.close()
-    player.env.close()
+    with being_played(GO1) as both:
+        yield both
 
 
 def ask(

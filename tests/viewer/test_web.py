@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ from genelab.scene import SceneCfg
 from genelab.viewer import ViewerCfg
 from genelab.viewer.web import WebViewer
 from genelab_pendulum.robots import single_pendulum_cfg
-from tests.viewer.pages import FRANKA, GO1, PENDULUM, free_port, make_player
+from tests.viewer.pages import FRANKA, GO1, PENDULUM, being_played, free_port, make_player
 from tests.viewer.waiting import eventually
 
 
@@ -41,16 +40,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def shown() -> Iterator[tuple[Player, WebViewer]]:
     """A quadruped that is being played and shown."""
-    player = make_player(GO1)
-    viewer = WebViewer(player, ViewerCfg(port=free_port()))
-    thread = threading.Thread(target=player.play, args=(None, None, [viewer], lambda step, total: None), daemon=True)
-    thread.start()
-    yield player, viewer
-    viewer.pace.closed = True
-    thread.join(timeout=10)
-    assert not thread.is_alive()
-    viewer.close()
-    player.env.close()
+    with being_played(GO1) as both:
+        yield both
 
 
 def text_of(driver: Any) -> str:
