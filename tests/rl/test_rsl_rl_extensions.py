@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 from rsl_rl.extensions import Symmetry
+from rsl_rl.models import MLPModel
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from torch import Tensor
+from tensordict import TensorDict
+from torch import Tensor, nn
 
 from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv
@@ -19,6 +21,8 @@ from genelab.errors import UsageError
 from genelab.managers import ObservationGroupCfg
 from genelab.rl import TrainResult, resume_task
 from genelab.rl.backends import select_backend
+from genelab.rl.backends.rsl_rl_precision import MixedPrecision
+from genelab.rl.backends.rsl_rl_symmetry import Tied, images
 from genelab.rl.config import (
     RslRlDistributionCfg,
     RslRlModelCfg,
@@ -134,6 +138,109 @@ def test_symmetry_and_memory_exclude_each_other() -> None:
         train_agent(agent(1, rnn_type="lstm", symmetry_cfg=symmetry()), "run")
 
 
+def model_and_batch() -> tuple[Any, Tied, Any]:
+    torch.manual_seed(0)
+    batch = TensorDict({"policy": torch.randn(32, 8)}, batch_size=[32])
+    cfg = {"class_name": "GaussianDistribution"}
+    model = MLPModel(batch, {"actor": ["policy"]}, "actor", 1, (6, 4), obs_normalization=True, distribution_cfg=cfg)
+    of_groups, of_actions = images(mirror, None, batch, 1)
+    tied = Tied(model, [of_groups["policy"]], of_actions)
+    tied.begin()
+    return model, tied, batch
+
+
+def test_tied_weights_learn_what_mirror_images_teach() -> None:
+    """The gradient of a batch is that of the batch with its mirror images."""
+    model, tied, batch = model_and_batch()
+    wanted = torch.randn(32, 1)
+    gradients = []
+    for obs, actions in ((batch, wanted), mirror(None, batch, wanted)):
+        model.zero_grad()
+        model(obs, stochastic_output=True)
+        (-model.get_output_log_prob(actions)).mean().backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    assert tied.symmetric()
+    for plain, mirrored in zip(*gradients, strict=True):
+        assert torch.allclose(plain, mirrored, atol=1e-6)
+        assert plain.shape == (1,) or plain.abs().sum() > 0  # the bias of an action that changes its sign is zero
+    assert torch.allclose(model(mirror(None, batch, None)[0])[32:], -model(batch), atol=1e-6)
+
+
+def test_a_tied_normaliser_has_seen_the_mirror_images() -> None:
+    model, tied, batch = model_and_batch()
+    for obs in (batch + 1.0, 3.0 * batch):
+        model.update_normalization(obs)
+        tied.normalize_both_sides()
+    seen = mirror(None, torch.cat([batch + 1.0, 3.0 * batch]), None)[0]["policy"]
+    assert torch.allclose(model.obs_normalizer.mean, seen.mean(0), atol=1e-6)
+    assert torch.allclose(model.obs_normalizer.std, seen.std(0, unbiased=False), atol=1e-5)
+
+
+@pytest.mark.parametrize("noise", ["GaussianDistribution", "HeteroscedasticGaussianDistribution"])
+def test_an_equivariant_policy_stays_its_own_mirror_image(noise: Any) -> None:
+    cfg = agent(4, symmetry_cfg=symmetry(equivariant=True))
+    cfg.actor.distribution = RslRlDistributionCfg(class_name=noise)
+    assert asymmetry(train_agent(cfg, "tied")) < 1e-6
+
+
+def test_only_symmetric_weights_can_be_tied() -> None:
+    tied = train_agent(agent(4, symmetry_cfg=symmetry(equivariant=True)), "tied")
+    learned = train_agent(agent(4, symmetry_cfg=symmetry()), "learned")
+    assert asymmetry(tied) < 1e-6 < 1e-3 < asymmetry(learned)
+    went_on = train_agent(agent(1, symmetry_cfg=symmetry(equivariant=True)), "on", checkpoint=tied.checkpoint)
+    assert asymmetry(went_on) < 1e-6
+    with pytest.raises(UsageError, match="its networks are not their own mirror image"):
+        train_agent(agent(1, symmetry_cfg=symmetry(equivariant=True)), "no", checkpoint=learned.checkpoint)
+
+
+def turn(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | None]:
+    """Not a mirror: twice is not nothing."""
+    images = None if obs is None else obs.apply(lambda group: group.roll(1, dims=1))
+    return None if obs is None else torch.cat([obs, images]), None if actions is None else torch.cat([actions] * 2)
+
+
+def thrice(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | None]:
+    return tuple(None if value is None else torch.cat([value] * 3) for value in (obs, actions))
+
+
+def test_what_cannot_be_tied_is_refused() -> None:
+    odd = agent(1, symmetry_cfg=symmetry(equivariant=True))
+    odd.critic.hidden_dims = (15,)
+    with pytest.raises(UsageError, match="an even number of units, got 15"):
+        train_agent(odd, "odd")
+    with pytest.raises(UsageError, match="twice must change nothing"):
+        train_agent(agent(1, symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=turn, equivariant=True)), "turn")
+    with pytest.raises(UsageError, match="one mirror image"):
+        train_agent(agent(1, symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=thrice, equivariant=True)), "thrice")
+
+
+# Mixed precision
+
+
+def test_hidden_layers_in_bfloat16_are_close_and_the_last_is_exact() -> None:
+    torch.manual_seed(0)
+    layers = [nn.Linear(8, 16), nn.ELU(), nn.Linear(16, 16), nn.ELU(), nn.Linear(16, 2)]
+    seen, plain, mixed = torch.randn(64, 8), nn.Sequential(*layers), MixedPrecision(*layers)
+    assert plain.state_dict().keys() == mixed.state_dict().keys()
+    apart = (mixed(seen) - plain(seen)).abs().max()
+    assert 1e-5 < apart < 2e-2
+    assert mixed(seen).dtype == torch.float32
+    with torch.no_grad():
+        layers[-1].bias += 1e-4  # bfloat16 could not tell 1 from 1.0001
+    moved = mixed(seen) - plain(seen)
+    assert (moved.abs().max() - apart).abs() < 1e-5
+
+
+def test_mixed_precision_is_for_devices_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = {}
+    for has in (False, True):
+        monkeypatch.setattr("genelab.rl.backends.rsl_rl.computes_bfloat16", lambda device, has=has: has)
+        runs[has] = train_agent(agent(1, use_mixed_precision=True), f"mixed-{has}")
+    plain = train_agent(agent(1), "plain")
+    assert same(plain.checkpoint, runs[False].checkpoint)
+    assert not same(plain.checkpoint, runs[True].checkpoint)
+
+
 # Random network distillation
 
 
@@ -185,10 +292,11 @@ def test_a_group_for_curiosity_is_what_it_sees() -> None:
     "algorithm",
     [
         {"symmetry_cfg": symmetry(use_mirror_loss=True, mirror_loss_coeff=0.5)},
+        {"symmetry_cfg": symmetry(equivariant=True), "use_mixed_precision": True},
         {"rnd_cfg": curiosity()},
         {"rnd_cfg": curiosity(weight_schedule=SCHEDULE, **NORMALIZED)},
     ],
-    ids=["symmetry", "rnd", "rnd-normalized-schedule"],
+    ids=["symmetry", "equivariant-mixed", "rnd", "rnd-normalized-schedule"],
 )
 def test_an_interrupted_and_resumed_run_is_the_uninterrupted_one(algorithm: dict[str, Any]) -> None:
     whole = train_agent(agent(6, **algorithm), "whole")

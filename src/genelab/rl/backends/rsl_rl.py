@@ -26,6 +26,8 @@ from genelab.rl.backends.base import (
     in_32_bits,
 )
 from genelab.rl.backends.rsl_rl_normalizer import accept_counts, meet_new_columns, widen_count
+from genelab.rl.backends.rsl_rl_precision import MixedPrecision, computes_bfloat16
+from genelab.rl.backends.rsl_rl_symmetry import Tied, images
 from genelab.rl.checkpoint import (
     check_network,
     columns_in,
@@ -34,7 +36,7 @@ from genelab.rl.checkpoint import (
     schema_of,
     widen,
 )
-from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg
+from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlSymmetryCfg
 from genelab.rl.launch.ranks import Rank
 from genelab.rl.monitor import TrainMonitor
 
@@ -67,6 +69,11 @@ class RslRlBackend(Backend):
                 with _naming_the_network(context.checkpoint, "agent.actor and agent.critic describe"):
                     content |= _widened(content, context.env, runner.alg)
                     runner.alg.load(content, {"actor": True, "critic": True}, strict=True)
+                if not all(network.symmetric() for network in runner.alg.tied):
+                    raise UsageError(
+                        f"{context.checkpoint}: its networks are not their own mirror image, "
+                        "as agent.algorithm.symmetry_cfg.equivariant wants them"
+                    )
             if context.resume is not None:
                 learner.resume(context.resume)
             runner.logger = _MonitorLogger(learner, context)
@@ -252,10 +259,16 @@ def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
     class Algorithm(algorithms.PPO):
         """Does not learn from observations that nothing has normalised, where others are."""
 
+        tied: tuple[Tied, ...] = ()
+        """Networks that are kept their own mirror image."""
+
         def update(self) -> dict[str, float]:
             for model in (self.actor, self.critic):
                 meet_new_columns(model, self.storage.observations)
-            return super().update()
+            losses = super().update()
+            for network in self.tied:
+                network.normalize_both_sides()
+            return losses
 
     class Runner(runners.OnPolicyRunner):
         """Takes its rank from the lab, on any device; what the ranks' group is, the lab has decided already."""
@@ -281,7 +294,20 @@ def _make_runner(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> Any:
         accept_counts(model)
         if cfg.rnn_type is not None and cfg.rnn_memory_steps is not None:
             remember(model.rnn.rnn, cfg.rnn_memory_steps)
+        if agent.algorithm.use_mixed_precision and computes_bfloat16(env.device):
+            model.mlp = MixedPrecision(*model.mlp)
+    if agent.algorithm.symmetry_cfg is not None and agent.algorithm.symmetry_cfg.equivariant:
+        runner.alg.tied = _tie(runner.alg, env, agent.algorithm.symmetry_cfg)
     return runner
+
+
+def _tie(alg: Any, env: RslRlVecEnvWrapper, cfg: RslRlSymmetryCfg) -> tuple[Tied, ...]:
+    of_groups, of_actions = images(cfg.data_augmentation_func, env, env.get_observations(), env.num_actions)
+    networks = ((alg.actor, of_actions), (alg.critic, None))
+    tied = tuple(Tied(model, [of_groups[name] for name in model.obs_groups], image) for model, image in networks)
+    for network in tied:
+        network.begin()
+    return tied
 
 
 def kl_at(agent: RslRlOnPolicyRunnerCfg, share: float) -> float:
@@ -338,7 +364,9 @@ def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg, algorith
 
 def _algorithm_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg) -> dict[str, Any]:
     cfg = dataclasses.asdict(agent.algorithm)
-    del cfg["final_kl"]  # the lab's own
+    del cfg["final_kl"], cfg["use_mixed_precision"]  # the lab's own
+    if cfg["symmetry_cfg"] is not None and cfg["symmetry_cfg"].pop("equivariant"):
+        cfg["symmetry_cfg"] = None
     if cfg["rnd_cfg"] is not None and cfg["rnd_cfg"]["weight_schedule"] is not None:
         cfg["rnd_cfg"]["weight_schedule"]["final_value"] *= env.env.step_dt  # rsl_rl does so with the first weight only
     return cfg

@@ -1,0 +1,136 @@
+"""Networks that are their own mirror image: what the left side learns, the right side knows.
+
+A mirror exchanges columns of the observation and of the action, and changes signs. Let it exchange the two halves of
+every hidden layer, too. If a network's weights stay the same under that exchange, mirrored observations give mirrored
+actions and the same value. Then the gradient of a mirrored batch is the mirrored gradient of the batch, so averaging
+every gradient with its own mirror image teaches exactly what mirrored batches teach, at half their cost.
+
+The network is a plain one in every other respect: checkpoints, export and inference know nothing of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from genelab.errors import UsageError
+
+_SETTING = "agent.algorithm.symmetry_cfg.equivariant"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A mirror image of columns: where each comes from, and its sign."""
+
+    columns: Tensor
+    signs: Tensor
+
+    def of(self, values: Tensor) -> Tensor:
+        """The mirror image of the last dimension."""
+        return values[..., self.columns] * self.signs
+
+
+def images(augment: Callable[..., Any], env: Any, observations: Any, action_dim: int) -> tuple[dict[str, Image], Image]:
+    """Of each group of observations and of the actions: what an rsl_rl symmetry function does to unit vectors."""
+    device = observations.device
+    count = max(action_dim, *(value.shape[1] for value in observations.values()))
+    units = {name: torch.eye(count, value.shape[1], device=device) for name, value in observations.items()}
+    mirrored, _ = augment(env=env, obs=type(observations)(units, batch_size=[count]), actions=None)
+    _, actions = augment(env=env, obs=None, actions=torch.eye(action_dim, device=device))
+    if len(mirrored) != 2 * count or len(actions) != 2 * action_dim:
+        raise UsageError(f"{_SETTING}: data_augmentation_func must give one mirror image of a batch")
+    of_groups = {name: _image(mirrored[name][count : count + value.shape[1]]) for name, value in units.items()}
+    return of_groups, _image(actions[action_dim:])
+
+
+def _image(units: Tensor) -> Image:
+    """What became of each unit vector."""
+    columns = units.abs().argmax(dim=0)
+    image = Image(columns, units[columns, torch.arange(len(columns), device=units.device)])
+    eye = torch.eye(len(units), device=units.device)
+    if not torch.equal(image.of(eye), units) or not torch.equal(image.of(units), eye):
+        raise UsageError(
+            f"{_SETTING}: data_augmentation_func must exchange columns and signs, and twice must change nothing"
+        )
+    return image
+
+
+class Tied:
+    """Keeps the weights of one of rsl_rl's networks equal to their mirror image."""
+
+    def __init__(self, model: Any, inputs: list[Image], outputs: Image | None) -> None:
+        """`inputs`: images of the groups that the network sees; `outputs`: of the actions, None for a value."""
+        self._model = model
+        self._input = _beside(inputs)
+        self._layers: list[nn.Linear] = [layer for layer in model.mlp if isinstance(layer, nn.Linear)]
+        if outputs is None:
+            outputs = Image(self._input.columns.new_zeros(1), self._input.signs.new_ones(1))
+        unsigned = Image(outputs.columns, torch.ones_like(outputs.signs))  # of what has a size alone, as noise has
+        if self._layers[-1].out_features == 2 * len(outputs.columns):  # a standard deviation below each action
+            outputs = _beside([outputs, unsigned])
+        hidden = [_halves(layer) for layer in self._layers[:-1]]
+        self._mirrors: dict[Tensor, Callable[[Tensor], Tensor]] = {}
+        for layer, before, after in zip(self._layers, [self._input, *hidden], [*hidden, outputs], strict=True):
+            self._mirrors[layer.weight] = _of_matrix(before, after)
+            self._mirrors[layer.bias] = after.of
+        if model.distribution is not None:
+            self._mirrors |= dict.fromkeys(model.distribution.parameters(), unsigned.of)
+        for parameter, mirror in self._mirrors.items():
+            parameter.register_hook(_averaging(mirror))
+
+    @torch.no_grad()
+    def begin(self) -> None:
+        """Make random weights symmetric and keep their size: half of each hidden layer becomes the other's image."""
+        *hidden, last = self._layers
+        for layer in hidden:
+            half = layer.out_features // 2
+            for parameter in (layer.weight, layer.bias):
+                parameter[half:] = self._mirrors[parameter](parameter)[half:]
+        half = last.in_features // 2
+        last.weight[:, half:] = self._mirrors[last.weight](last.weight)[:, half:]
+        last.bias.copy_((last.bias + self._mirrors[last.bias](last.bias)) / 2)
+
+    @torch.no_grad()
+    def symmetric(self) -> bool:
+        """Whether the weights are: those of a checkpoint need not be."""
+        return all(torch.allclose(mirror(each), each, atol=1e-3) for each, mirror in self._mirrors.items())
+
+    @torch.no_grad()
+    def normalize_both_sides(self) -> None:
+        """Give the normaliser the statistics of what it has seen and its mirror image together."""
+        if not self._model.obs_normalization:
+            return
+        normalizer = self._model.obs_normalizer
+        mean, var = normalizer._mean, normalizer._var
+        apart = (mean - self._input.of(mean)) / 2
+        var.copy_((var + var[:, self._input.columns]) / 2 + apart.square())
+        mean -= apart
+        normalizer._std = var.sqrt()
+
+
+def _beside(parts: list[Image]) -> Image:
+    """The image of columns side by side."""
+    starts = torch.tensor([0, *(len(image.columns) for image in parts)]).cumsum(0).tolist()
+    columns = [image.columns + start for image, start in zip(parts, starts, strict=False)]
+    return Image(torch.cat(columns), torch.cat([image.signs for image in parts]))
+
+
+def _halves(layer: nn.Linear) -> Image:
+    """The image of a hidden layer: its halves change places."""
+    width = layer.out_features
+    if width % 2:
+        raise UsageError(f"{_SETTING}: hidden layers must have an even number of units, got {width}")
+    columns = torch.arange(width, device=layer.weight.device).roll(width // 2)
+    return Image(columns, torch.ones(width, device=layer.weight.device))
+
+
+def _of_matrix(before: Image, after: Image) -> Callable[[Tensor], Tensor]:
+    return lambda weight: after.of(before.of(weight).T).T
+
+
+def _averaging(mirror: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda gradient: (gradient + mirror(gradient)) / 2
