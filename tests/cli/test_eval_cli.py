@@ -19,7 +19,7 @@ def test_the_table_by_kind_of_ground_fits_a_narrow_terminal(capsys: pytest.Captu
     kinds = {name: {"slow turn right": direction(0.97), "stand": direction(None, achieved=0.08)} for name in names}
     kinds["boxes"]["slow turn right"] = direction(0.5, falls=3)
     probe = {"envs_per_direction": 72, "levels": 6, "directions": kinds["boxes"], "kinds": kinds}
-    Console(width=80).print(_kinds_table({"engine": "mujoco", "velocity_probe": probe}))
+    Console(width=80).print(_kinds_table("mujoco", {"velocity_probe": probe}))
     title, _, head, _, turn, stand, *_ = capsys.readouterr().out.splitlines()
     assert title.strip() == "by kind of ground, 12 robots each on levels 0 to 5, mujoco; ×N: N of them fell"
     assert head.split() == ["direction", *names]

@@ -239,6 +239,7 @@ def test_the_file_has_every_key_of_the_spec(
     assert report["terminations"] == {"time_out": 0.0, "cart_out_of_bounds": 0.0, "pole_fell": 1.0}
     assert (report["seed"], report["deterministic"]) == (0, True)
     assert (report["num_envs"], report["engine"], report["max_episode_length_s"]) == (4, "mujoco", 10.0)
+    assert (report["physics"], report["physics_dt"], report["decimation"]) == ("fine", 0.005, 2)
     assert report["wall_clock_seconds"] > 0
     assert report["evaluated_at"].endswith("+00:00")
 
@@ -359,6 +360,7 @@ def fake_evaluation(task: str, checkpoint: Path, settings: EvalSettings, overrid
         "task": task,
         "checkpoint": str(checkpoint),
         "engine": engine,
+        "physics": "fine",
         "num_episodes": 1,
         "seed": 0,
         "metrics": metrics | intervals,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ from genelab.cli.command import (
 from genelab.cli.progress import progress_bar
 from genelab.config import Override
 
+PHYSICS = ("fine", "coarse", "both")
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("eval.json"), help="[eval.json]")
 @click.option("--max-steps", type=click.IntRange(min=1), help="Stop after this many control steps.")
 @click.option("--probe/--no-probe", default=True, help="Judge a velocity command by direction, too [probe].")
+@click.option(
+    "--physics", type=click.Choice(PHYSICS), default="fine", help="That of judging, that of training, or both [fine]."
+)
 @partial(simulation_options, engines=(*ENGINES, "all"), viewer=False)
 def command(
     task: str,
@@ -52,15 +57,18 @@ def command(
     out: Path,
     max_steps: int | None,
     probe: bool,
+    physics: str,
     overrides: Sequence[Override],
     **options: Any,
 ) -> None:
-    everywhere = options["engine"] == "all"
+    everywhere, twice = options["engine"] == "all", physics == "both"
+    if everywhere and twice:
+        raise click.UsageError("--engine all and --physics both exclude each other: pass one of them")
     if everywhere:
         options["engine"] = None
     changes = [*shortcut_overrides(options), *overrides]
     import_modules(imports)
-    from genelab.rl import EvalSettings, evaluate_engines, evaluate_task
+    from genelab.rl import EvalSettings, evaluate_engines, evaluate_physics, evaluate_task
 
     settings = EvalSettings(
         num_envs=num_envs,
@@ -69,41 +77,52 @@ def command(
         deterministic=deterministic,
         max_steps=max_steps,
         probe=probe,
+        physics="coarse" if physics == "coarse" else "fine",
     )
-    judge = evaluate_engines if everywhere else evaluate_task
+    judge = evaluate_engines if everywhere else evaluate_physics if twice else evaluate_task
     with progress_bar() as show:
         report = judge(task, checkpoint, settings, best=best, overrides=changes, out=out, notify=say, show=show)
-    reports = list(report["engines"].values()) if everywhere else [report]
-    _print(reports, settings.deterministic)
-    if everywhere:
+    reports = report["engines"] if everywhere else report["variants"] if twice else {report["engine"]: report}
+    _print(reports, report.get("changes", {}), settings.deterministic)
+    if len(reports) > 1:
         _print_overlap(report["difference"])
-    click.echo(f"written to {out} after {sum(one['wall_clock_seconds'] for one in reports):.1f} s")
+    click.echo(f"written to {out} after {sum(one['wall_clock_seconds'] for one in reports.values()):.1f} s")
 
 
-def _print(reports: Sequence[dict[str, Any]], deterministic: bool) -> None:
+def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], deterministic: bool) -> None:
+    """Reports by name, side by side, and what tells their physics apart."""
     from rich.console import Console
 
-    first = reports[0]
-    engines = " and ".join(report["engine"] for report in reports)
+    from genelab.envs import describe_physics
+
+    first, *_ = reports.values()
+    engines, physics = (
+        " and ".join(dict.fromkeys(one[key] for one in reports.values())) for key in ("engine", "physics")
+    )
+    where = engines if physics == "fine" else f"{engines} in {physics} physics"
     mode = "deterministic" if deterministic else "stochastic"
-    click.echo(f"{first['task']}: {first['num_episodes']} episodes on {engines}, {mode}, seed {first['seed']}")
+    click.echo(f"{first['task']}: {first['num_episodes']} episodes on {where}, {mode}, seed {first['seed']}")
+    if changes:
+        for report in reports.values():
+            click.echo(f"{report['physics']}: {describe_physics(changes, report['physics'])}")
     click.echo(f"checkpoint {first['checkpoint']}")
     Console().print(_table(reports))
     if "velocity_probe" in first:
         Console().print(_probe_table(reports))
-        for report in reports:
+        for name, report in reports.items():
             if "kinds" in report["velocity_probe"]:
-                Console().print(_kinds_table(report))
+                Console().print(_kinds_table(name, report))
 
 
-def _table(reports: Sequence[dict[str, Any]]) -> Table:
-    """Means with their 95 % intervals, a column for each engine, and the difference of two."""
+def _table(reports: Mapping[str, dict[str, Any]]) -> Table:
+    """Means with their 95 % intervals, a column for each report, and the difference of two."""
     from rich.table import Table
 
-    table = Table("mean, 95 % interval", *(report["engine"] for report in reports))
+    table = Table("mean, 95 % interval", *reports)
     if len(reports) == 2:
         table.add_column("difference")
-    metrics = [report["metrics"] for report in reports]
+    columns = list(reports.values())
+    metrics = [report["metrics"] for report in columns]
 
     def row(name: str, values: Sequence[float | None], digits: int, texts: Sequence[str] | None = None) -> None:
         cells = list(texts or [_number(value, digits, "no number") for value in values])
@@ -121,18 +140,18 @@ def _table(reports: Sequence[dict[str, Any]]) -> Table:
     ranges = ["" if one is None else f" ({one[0]:.3f} … {one[1]:.3f})" for one in intervals]
     row("success", rates, 3, [_number(rate, 3) + text for rate, text in zip(rates, ranges, strict=True)])
     for key, title, digits in (("task_metrics", "", 4), ("terminations", "ended by ", 3)):
-        for name in reports[0][key]:
-            row(f"{title}{name}", [report[key][name] for report in reports], digits)
+        for name in columns[0][key]:
+            row(f"{title}{name}", [report[key][name] for report in columns], digits)
     return table
 
 
-def _probe_table(reports: Sequence[dict[str, Any]]) -> Table:
+def _probe_table(reports: Mapping[str, dict[str, Any]]) -> Table:
     """What share of each commanded velocity was achieved; standing, the speed that was left."""
     from rich.table import Table
 
-    probes = [report["velocity_probe"] for report in reports]
+    probes = [report["velocity_probe"] for report in reports.values()]
     title = f"{probes[0]['envs_per_direction']} robots per direction for {probes[0]['seconds']:g} s"
-    table = Table("direction", "command", *(report["engine"] for report in reports), title=title, title_justify="left")
+    table = Table("direction", "command", *reports, title=title, title_justify="left")
     for name, direction in probes[0]["directions"].items():
         cells = []
         for probe in probes:
@@ -142,7 +161,7 @@ def _probe_table(reports: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _kinds_table(report: dict[str, Any]) -> Table:
+def _kinds_table(name: str, report: dict[str, Any]) -> Table:
     """The same by kind of ground."""
     from rich import box
     from rich.table import Table
@@ -151,17 +170,17 @@ def _kinds_table(report: dict[str, Any]) -> Table:
     kinds, levels = probe["kinds"], probe["levels"]
     robots = probe["envs_per_direction"] // len(kinds)
     where = "level 0" if levels == 1 else f"levels 0 to {levels - 1}"
-    title = f"by kind of ground, {robots} robots each on {where}, {report['engine']}; ×N: N of them fell"
+    title = f"by kind of ground, {robots} robots each on {where}, {name}; ×N: N of them fell"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("direction", no_wrap=True)
     for kind in kinds:
         table.add_column(kind)
-    for name in probe["directions"]:
+    for direction in probe["directions"]:
         cells = []
         for directions in kinds.values():
-            one = directions[name]
+            one = directions[direction]
             cells.append(_share(one) + (f" ×{one['falls']}" if one["falls"] else ""))
-        table.add_row(name, *cells)
+        table.add_row(direction, *cells)
     return table
 
 

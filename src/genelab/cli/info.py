@@ -36,12 +36,13 @@ def command(
     overrides: Sequence[Override],
 ) -> None:
     """Show what a task is made of: terms, widths, weights, and every config path with its type and default."""
-    from genelab.envs import make_env
+    from genelab.envs import describe_physics, make_env, physics_changes
     from genelab.rl.config import configure
 
     import_modules(imports)
     cfg = TASKS.get(task)
     env_cfg = cfg.play_env if play and cfg.play_env is not None else cfg.env
+    physics = {} if cfg.play_env is None else physics_changes(cfg.play_env, cfg.env)
     configure(env_cfg, cfg.agent, overrides)
     root = {"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}
     paths = [(item.path, item.type, item.text) for item in iter_fields(root)]
@@ -60,9 +61,12 @@ def command(
         _write("--terrain", terrain, _relief(task, env))
     env.close()
     if as_json:
-        click.echo(json.dumps(_json(task, tables, paths), indent=2))
+        click.echo(json.dumps(_json(task, physics, tables, paths), indent=2))
         return
     click.echo(f"{task}: {env_cfg.simulation.dt:g} s × {env_cfg.decimation} per control step ({1 / env.step_dt:g} Hz)")
+    if physics:
+        other = describe_physics(physics, "coarse" if play else "fine")
+        click.echo(f"{'trained' if play else 'judged'} with {other}")
     for table in tables:
         if table.rows:
             click.echo(f"\n{table}")
@@ -81,9 +85,14 @@ def _tables(env: ManagerBasedEnv) -> list[Table]:
     return [manager.table() for manager in managers if manager is not None]
 
 
-def _json(task: str, tables: Sequence[Table], paths: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
+def _json(task: str, physics: Any, tables: Sequence[Table], paths: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
     terms = {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables}
-    return {"task": task, **terms, "paths": [{"path": p, "type": t, "default": v} for p, t, v in paths]}
+    return {
+        "task": task,
+        "physics": physics,
+        **terms,
+        "paths": [{"path": p, "type": t, "default": v} for p, t, v in paths],
+    }
 
 
 def _need_relief(task: str, scene: SceneCfg) -> None:

@@ -3,6 +3,7 @@
 from genelab.envs.factory import make_env, make_vec
 from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg
 from genelab.envs.manager_based_rl_env import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs.physics import Physics, describe_physics, physics_changes, with_physics
 from genelab.envs.play import play_cfg
 
 __all__ = [
@@ -10,7 +11,11 @@ __all__ = [
     "ManagerBasedEnvCfg",
     "ManagerBasedRlEnv",
     "ManagerBasedRlEnvCfg",
+    "Physics",
+    "describe_physics",
     "make_env",
     "make_vec",
+    "physics_changes",
     "play_cfg",
+    "with_physics",
 ]

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from genelab.rl.evaluator import EvalSettings, evaluate_engines, evaluate_task
+    from genelab.rl.evaluator import EvalSettings, evaluate_engines, evaluate_physics, evaluate_task
     from genelab.rl.exporter import ExportResult, export_task
     from genelab.rl.film_callback import FilmOptions
     from genelab.rl.monitor import Progress
@@ -27,6 +27,7 @@ _HOME = {
     "Progress": "genelab.rl.monitor",
     "TrainResult": "genelab.rl.train",
     "evaluate_engines": "genelab.rl.evaluator",
+    "evaluate_physics": "genelab.rl.evaluator",
     "evaluate_task": "genelab.rl.evaluator",
     "export_task": "genelab.rl.exporter",
     "play_task": "genelab.rl.play",
@@ -45,6 +46,7 @@ __all__ = [
     "Progress",
     "TrainResult",
     "evaluate_engines",
+    "evaluate_physics",
     "evaluate_task",
     "export_task",
     "play_task",

@@ -7,9 +7,9 @@ import datetime
 import importlib.util
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from genelab import mdp
-from genelab.config import TASKS, Override, apply_overrides, check_out, refuse_decided
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.config import TASKS, Override, TaskCfg, apply_overrides, check_out, refuse_decided
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, Physics, physics_changes, with_physics
 from genelab.errors import ConfigError, GenelabError, UsageError
 from genelab.managers import TerminationTermCfg
 from genelab.rl.backends.base import InferenceSetup
@@ -36,6 +36,8 @@ MAX_EPISODE_S = 30.0
 """Longer episodes, such as the endless ones of a play config, are cut to this, s."""
 ENGINES = ("mujoco", "genesis")
 """What `--engine all` stands for; Genesis, which is slow to start, comes last."""
+PHYSICS: tuple[Physics, ...] = ("fine", "coarse")
+"""What `--physics both` stands for."""
 
 _DECIDED = {
     "env.scene.num_envs": "pass --num-envs",
@@ -60,6 +62,8 @@ class EvalSettings:
     """Control steps after which the evaluation ends, complete or not."""
     probe: bool = True
     """Where the task has a velocity command, also judge each direction by itself."""
+    physics: Physics = "fine"
+    """Whether to judge in the physics of the task's play config or in that of its training config."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,16 +126,37 @@ def eval_cfg(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
 def world_of_run(task_id: str, overrides: Sequence[Override]) -> tuple[ManagerBasedRlEnvCfg, list[Override]]:
     """The config that policies of a run are judged in, and those of the run's overrides that it has a place for.
 
-    A play config has no pushes and no curriculum to change, for example.
+    A play config has no pushes and no curriculum to change, for example. What makes the physics of training coarse is
+    of no concern to it either.
     """
     task = TASKS.get(task_id)
-    cfg = task.play_env if task.play_env is not None else task.env
+    cfg = _judged(task)
+    of_training = physics_changes(cfg, task.env)
     fitting = []
     for change in overrides:
+        if change.path.replace("-", "_") in of_training:
+            continue
         with suppress(ConfigError):
             apply_overrides({"env": cfg, "agent": task.agent}, [change])
             fitting.append(change)
     return cfg, fitting
+
+
+def check_control_step(task_id: str, cfg: ManagerBasedRlEnvCfg, overrides: Sequence[Override]) -> None:
+    """Refuse to train at another control rate than a policy is judged at: physics may differ, the rate may not."""
+    judged, _ = world_of_run(task_id, overrides)
+    trained_s, judged_s = (one.simulation.dt * one.decimation for one in (cfg, judged))
+    if not math.isclose(trained_s, judged_s):
+        raise ConfigError(
+            f"env.simulation.dt × env.decimation is {trained_s:g} s, but a policy is judged with control steps of "
+            f"{judged_s:g} s: change both"
+        )
+
+
+def _judged(task: TaskCfg, physics: Physics = "fine") -> Any:
+    """The config that a task is judged in."""
+    cfg = task.play_env if task.play_env is not None else task.env
+    return cfg if physics == "fine" else with_physics(cfg, task.env)
 
 
 @contextmanager
@@ -141,12 +166,13 @@ def policy_on_task(
     *,
     num_envs: int,
     deterministic: bool = True,
+    physics: Physics = "fine",
     overrides: Sequence[Override] = (),
     notify: Callable[[str], None] = lambda message: None,
 ) -> Iterator[tuple[ManagerBasedRlEnv, InferenceSetup]]:
     """A policy and the environment to judge it in."""
     task = TASKS.get(task_id)
-    cfg = task.play_env if task.play_env is not None else task.env
+    cfg = _judged(task, physics)
     if not isinstance(cfg, ManagerBasedRlEnvCfg):
         raise UsageError(f"{TASKS.entry(task_id).id} is a scene to play: it has no rewards to judge a policy by")
     configure(cfg, task.agent, overrides)
@@ -173,7 +199,7 @@ def evaluate_task(
     `checkpoint` and `best` are as for `find_checkpoint`.
     """
     settings = settings or EvalSettings()
-    path = _prepare(task_id, checkpoint, best, overrides, out)
+    path = _prepare(task_id, checkpoint, best, settings.physics, overrides, out)
     report = _evaluate(task_id, path, settings, overrides, notify, show)
     if out is not None:
         write_report(report, out)
@@ -193,33 +219,73 @@ def evaluate_engines(
 ) -> dict[str, Any]:
     """Evaluate a checkpoint on every engine, one after the other, and compare; otherwise like `evaluate_task`."""
     settings = settings or EvalSettings()
-    path = _prepare(task_id, checkpoint, best, overrides, out)
+    path = _prepare(task_id, checkpoint, best, settings.physics, overrides, out)
     if importlib.util.find_spec("genesis") is None:
         raise UsageError(
             "--engine all needs the Genesis engine, which is not installed: pip install 'genelab[genesis]'"
         )
-    report: dict[str, Any] = {
-        "task": TASKS.entry(task_id).id,
-        "checkpoint": str(path),
-        "engines": {},
-        "difference": None,
-        "not_run": list(ENGINES),
-    }
-    for engine in ENGINES:
-        chosen = [*overrides, Override("env.simulation.engine", engine)]
-        report["engines"][engine] = _evaluate(task_id, path, settings, chosen, notify, show)
-        report["not_run"].remove(engine)
+    variants = {name: (settings, [*overrides, Override("env.simulation.engine", name)]) for name in ENGINES}
+    report = {"task": TASKS.entry(task_id).id, "checkpoint": str(path)}
+    return _compare(report, "engines", variants, out, notify, show)
+
+
+def evaluate_physics(
+    task_id: str,
+    checkpoint: str | Path,
+    settings: EvalSettings | None = None,
+    *,
+    best: bool = False,
+    overrides: Sequence[Override] = (),
+    out: Path | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+    show: Show = show_nothing,
+) -> dict[str, Any]:
+    """Evaluate a checkpoint in the physics of judging and in that of training, and compare; else like `evaluate_task`.
+
+    Whatever `settings` say, both are done. A task that has one physics for both is refused.
+    """
+    settings = settings or EvalSettings()
+    path = _prepare(task_id, checkpoint, best, "coarse", overrides, out)
+    task = TASKS.get(task_id)
+    changes = physics_changes(_judged(task), task.env)
+    variants = {str(name): (replace(settings, physics=name), overrides) for name in PHYSICS}
+    report = {"task": TASKS.entry(task_id).id, "checkpoint": str(path), "changes": changes}
+    return _compare(report, "variants", variants, out, notify, show)
+
+
+def _compare(
+    report: dict[str, Any],
+    key: str,
+    variants: Mapping[str, tuple[EvalSettings, Sequence[Override]]],
+    out: Path | None,
+    notify: Callable[[str], None],
+    show: Show,
+) -> dict[str, Any]:
+    """The report with that of each variant under `key`, and how the second one differs from the first."""
+    report |= {key: {}, "difference": None, "not_run": list(variants)}
+    for name, (settings, overrides) in variants.items():
+        report[key][name] = _evaluate(report["task"], Path(report["checkpoint"]), settings, overrides, notify, show)
+        report["not_run"].remove(name)
         if not report["not_run"]:
-            report["difference"] = difference(*report["engines"].values())
-        if out is not None:  # now, for the next engine may crash
+            report["difference"] = difference(*report[key].values())
+        if out is not None:  # now, for the next one may crash
             write_report(report, out)
     return report
 
 
-def _prepare(task_id: str, word: str | Path, best: bool, overrides: Sequence[Override], out: Path | None) -> Path:
+def _prepare(
+    task_id: str, word: str | Path, best: bool, physics: Physics, overrides: Sequence[Override], out: Path | None
+) -> Path:
     """The checkpoint, once nothing is left that could be refused later."""
     path = find_checkpoint(task_id, word, best=best)
     refuse_decided(overrides, _DECIDED, "an evaluation")
+    if physics == "coarse":
+        task = TASKS.get(task_id)
+        changes = physics_changes(_judged(task), task.env)
+        if not changes:
+            name = TASKS.entry(task_id).id
+            raise UsageError(f"{name} is trained in the physics it is judged in: leave out --physics")
+        refuse_decided(overrides, dict.fromkeys(changes, "leave it out, or pass --physics fine"), "the coarse physics")
     if out is not None:
         check_out(out)
     return path
@@ -259,6 +325,7 @@ def _evaluate(
         checkpoint,
         num_envs=num_envs,
         deterministic=settings.deterministic,
+        physics=settings.physics,
         overrides=overrides,
         notify=notify,
     ) as (env, setup):
@@ -272,6 +339,7 @@ def _evaluate(
             show=show,
         )
         engine, longest = env.scene.engine.name, env.max_episode_length_s
+        steps = {"physics_dt": env.physics_dt, "decimation": env.cfg.decimation}
         command = velocity_command(env.cfg) if settings.probe else None
         if command is not None and acts_alone(checkpoint):
             notify("no velocity probe: a recurrent TorchScript policy acts for one robot; export it with --format onnx")
@@ -284,6 +352,7 @@ def _evaluate(
             checkpoint,
             num_envs=robots,
             deterministic=settings.deterministic,
+            physics=settings.physics,
             overrides=overrides,
             notify=notify,
         ) as (env, setup):
@@ -300,6 +369,8 @@ def _evaluate(
         "evaluated_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "num_envs": num_envs,
         "engine": engine,
+        "physics": settings.physics,
+        **steps,
         "max_episode_length_s": longest,
         "task_metrics": result.task_metrics,
         "rewards": result.rewards,

@@ -21,7 +21,7 @@ from genelab.rl.backends import Backend, TrainContext, select_backend
 from genelab.rl.checkpoint import read_safely
 from genelab.rl.config import BackendConfig, configure
 from genelab.rl.eval_callback import EvalCallback
-from genelab.rl.evaluator import eval_cfg, world_of_run
+from genelab.rl.evaluator import check_control_step, eval_cfg, world_of_run
 from genelab.rl.exported import is_exported
 from genelab.rl.film_callback import FilmCallback, FilmOptions
 from genelab.rl.launch import check_overrides
@@ -115,6 +115,7 @@ def train_task(
     if seed is not None:
         cfg.agent.seed = seed
     configure(cfg.env, cfg.agent, overrides, learns=True)
+    check_control_step(task_id, cfg.env, overrides)
     rank = Rank.current()
     if not rank.alone:
         check_backend(backend.name, task_id)
