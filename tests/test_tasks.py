@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from pathlib import Path
@@ -11,11 +12,17 @@ import torch
 
 from genelab import TASKS
 from genelab.config import dump_json, load_json, to_dict
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
+from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
 from genelab.rl.config import RslRlOnPolicyRunnerCfg, SkrlAgentCfg
 from tests.futures import assert_same_future, make_far, through_a_file
 
 ALL = TASKS.ids()
+
+
+@functools.cache
+def playing(task: str) -> ManagerBasedEnv:
+    """A task's play config, built once, with one environment; nobody steps it."""
+    return make_env(TASKS.get(task).play_env)
 
 
 def test_the_bundled_tasks_are_there() -> None:
@@ -60,12 +67,26 @@ def test_every_config_survives_json(task: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", ALL)
 def test_training_and_play_have_the_same_schema(task: str) -> None:
-    cfg = TASKS.get(task)
-    cfg.env.scene.num_envs = cfg.play_env.scene.num_envs
-    train, play = make_env(cfg.env), make_env(cfg.play_env)
+    cfg = TASKS.get(task).env
+    cfg.scene.num_envs = 1
+    train, play = make_env(cfg), playing(task)
     for name, group in train.observation_manager.groups.items():
         assert group.layout == play.observation_manager.groups[name].layout
     assert train.action_dim == play.action_dim
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_every_observation_action_and_command_tells_what_its_columns_are(task: str) -> None:
+    env = playing(task)
+    groups = env.observation_manager.groups.values()
+    told = [(term.name, term.dim, group.terms[term.name].meaning()) for group in groups for term in group.layout]
+    told += [(name, term.dim, term.meaning()) for name, term in env.action_manager.terms.items()]
+    if isinstance(env, ManagerBasedRlEnv):
+        told += [(name, term.command.shape[1], term.meaning()) for name, term in env.command_manager.terms.items()]
+    for name, dim, meaning in told:
+        assert meaning.unit, name
+        assert isinstance(meaning.unit, str) or len(meaning.unit) == dim, name
+        assert len(meaning.columns) == dim, name
 
 
 @pytest.mark.parametrize("task", ALL)

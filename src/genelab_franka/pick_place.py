@@ -14,19 +14,32 @@ from genelab import mdp
 from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
 from genelab.managers import (
+    XYZ,
     CommandTerm,
     CommandTermCfg,
     EventTermCfg,
+    Meaning,
     MetricTermCfg,
     ObservationGroupCfg,
     ObservationTermCfg,
     RewardTermCfg,
     SceneEntityCfg,
     TerminationTermCfg,
+    observation,
     symmetric,
 )
 from genelab.rl.config import Sb3AgentCfg, Sb3HerCfg, Sb3OffPolicyCfg
-from genelab.scene import FrameSensor, FrameSensorCfg, InitialStateCfg, PlaneCfg, RigidObjectCfg, SceneCfg, mjcf_text
+from genelab.scene import (
+    POLAR,
+    SAME,
+    FrameSensor,
+    FrameSensorCfg,
+    InitialStateCfg,
+    PlaneCfg,
+    RigidObjectCfg,
+    SceneCfg,
+    mjcf_text,
+)
 from genelab.sim import SimulationCfg
 from genelab_franka.robots.panda import ARM, FINGERS, GRASP, HAND, panda_cfg
 
@@ -83,6 +96,9 @@ class GoalCommand(CommandTerm):
         super().__init__(name, cfg, env)
         self.command = torch.zeros(env.num_envs, 3, device=env.device, dtype=env.dtype)
 
+    def meaning(self) -> Meaning:
+        return Meaning(unit="m", frame="world", columns=XYZ, mirror=POLAR)
+
     def resample(self, env_ids: Tensor) -> None:
         rng, dtype = self.env.rng, self.env.dtype
         bounds = torch.tensor(list(self.ranges.values()), device=self.env.device, dtype=dtype)
@@ -95,26 +111,31 @@ class GoalCommand(CommandTerm):
 # What is seen
 
 
+@observation(unit="m", frame="world", columns=XYZ, mirror=POLAR)
 def ee_pos(env: ManagerBasedRlEnv) -> Tensor:
     """The middle between the finger pads."""
     return _grasp(env).pos_w
 
 
+@observation(unit="m", frame="world", columns=XYZ, mirror=POLAR)
 def cube_pos(env: ManagerBasedRlEnv) -> Tensor:
     """Centre of the cube."""
     return env.scene["cube"].root_pos_w
 
 
+@observation(unit="m", frame="world", columns=XYZ, mirror=POLAR)
 def ee_to_cube(env: ManagerBasedRlEnv) -> Tensor:
     """From the middle between the pads to the cube's centre."""
     return cube_pos(env) - ee_pos(env)
 
 
+@observation(unit="m/s", frame="world", columns=XYZ, mirror=POLAR)
 def cube_lin_vel(env: ManagerBasedRlEnv) -> Tensor:
     """Velocity of the cube."""
     return env.scene["cube"].root_lin_vel_w
 
 
+@observation(unit="1", columns=("left",), mirror=SAME)
 def time_remaining(env: ManagerBasedRlEnv) -> Tensor:
     """Share of the episode that is left."""
     return (1.0 - env.episode_length_buf / env.max_episode_length)[:, None]
@@ -218,7 +239,7 @@ def env_cfg() -> ManagerBasedRlEnvCfg:
 
 def _observations() -> dict[str, ObservationGroupCfg]:
     """`observation` does not have the goal: a relabelled transition would contradict itself."""
-    observation = {
+    terms = {
         "joint_pos": ObservationTermCfg(func=mdp.joint_pos_rel, noise=symmetric(0.005)),
         "joint_vel": ObservationTermCfg(func=mdp.joint_vel_rel, noise=symmetric(0.05), scale=0.1),
         "ee_pos": ObservationTermCfg(func=ee_pos, noise=symmetric(0.002)),
@@ -230,7 +251,7 @@ def _observations() -> dict[str, ObservationGroupCfg]:
     }
     goal = ObservationTermCfg(func=mdp.generated_command, params={"command": "goal"})
     return {
-        "observation": ObservationGroupCfg(terms=dict(observation)),
+        "observation": ObservationGroupCfg(terms=dict(terms)),
         "achieved_goal": ObservationGroupCfg(terms={"cube_pos": ObservationTermCfg(func=cube_pos)}),
         "desired_goal": ObservationGroupCfg(terms={"goal": goal}),
     }

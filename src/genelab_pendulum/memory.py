@@ -20,10 +20,12 @@ from genelab.managers import (
     ROBOT,
     CommandTerm,
     CommandTermCfg,
+    Meaning,
     MetricTermCfg,
     ObservationTermCfg,
     RewardTermCfg,
     Selection,
+    observation,
 )
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg
 from genelab_pendulum import inverted_pendulum
@@ -57,11 +59,15 @@ class TargetCommand(CommandTerm):
         super().__init__(name, cfg, env)
         self.command = torch.zeros(env.num_envs, 1, device=env.device, dtype=env.dtype)
 
+    def meaning(self) -> Meaning:
+        return Meaning(unit="m", columns=("target",))
+
     def resample(self, env_ids: Tensor) -> None:
         shape = (len(env_ids), 1)
         self.command[env_ids] = gm.uniform(*self.ranges["position_range"], shape, self.env.rng, self.env.dtype)
 
 
+@observation(unit="m", columns=("target",))
 def target_cue(env: ManagerBasedRlEnv, command: str, steps: int) -> Tensor:
     """The target in the first steps of the episode, then zero."""
     visible = env.episode_length_buf < steps

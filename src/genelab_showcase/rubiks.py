@@ -23,7 +23,7 @@ from genelab import math as gm
 from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedEnvCfg
 from genelab.errors import ConfigError, UsageError
-from genelab.managers import ActionTerm, ActionTermCfg
+from genelab.managers import ActionTerm, ActionTermCfg, Meaning
 from genelab.scene import ArticulationCfg, InitialStateCfg, PlaneCfg, SceneCfg, mjcf_text
 from genelab.sim import SimulationCfg
 from genelab_showcase.cube import FACES, HOMES, Turn, layer, parse_turns, run, scramble, solved, undo
@@ -154,6 +154,10 @@ class CubieServo(ActionTerm):
 
     def _times_inertia(self, vectors: Tensor) -> Tensor:
         return torch.einsum("bij,nbj->nbi", self.inertia, vectors)
+
+    def meaning(self) -> Meaning:
+        columns = (f"cubie{i} {part}" for i in range(len(self.bodies)) for part in "wxyz")
+        return Meaning(unit="1", frame="world", columns=tuple(columns))
 
     def describe(self) -> tuple[str, str]:
         return f"{len(self.bodies)} ball joints", ""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict
 
+import genelab_unitree
 from genelab import TASKS, mdp
+from genelab.config import load_json
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import ConfigError
 from genelab.managers import ObservationTermCfg
 from genelab.mdp import GaitClockCfg
+from genelab.mdp.mirror import augment
 from genelab.scene.terrains import HeightFieldCfg
-from genelab_unitree.mirror import augment
 
 SIDES = torch.tensor([1.0, -1.0, 1.0])
 
@@ -102,3 +106,9 @@ def test_the_mirror_image_of_a_clock(right: float, signs: list[float] | None) ->
         batch, _ = augment(env, TensorDict(seen, batch_size=[1]), None)
         assert torch.equal(batch["policy"][1], batch["policy"][0] * torch.tensor(signs))
     env.close()
+
+
+def test_configs_of_older_policies_find_it() -> None:
+    path = Path(genelab_unitree.__file__).parent / "pretrained/Genelab-Velocity-Flat-Unitree-Go1-v0/params/agent.json"
+    assert '"genelab_unitree.mirror:augment"' in path.read_text()
+    assert load_json(path).algorithm.symmetry_cfg.data_augmentation_func is augment

@@ -5,6 +5,7 @@ from genelab.managers.base import ROBOT, Manager, SceneEntityCfg, Selection, Tab
 from genelab.managers.commands import CommandManager, CommandTerm, CommandTermCfg, Range
 from genelab.managers.curriculum import CurriculumManager, CurriculumTermCfg
 from genelab.managers.events import EventManager, EventTermCfg
+from genelab.managers.meaning import XYZ, Meaning, observation
 from genelab.managers.metrics import MetricsManager, MetricTermCfg
 from genelab.managers.noise import GaussianNoiseCfg, NoiseCfg, UniformNoiseCfg, symmetric
 from genelab.managers.observations import ObservationGroupCfg, ObservationManager, ObservationTermCfg
@@ -14,6 +15,7 @@ from genelab.managers.terminations import TerminationManager, TerminationTermCfg
 
 __all__ = [
     "ROBOT",
+    "XYZ",
     "ActionManager",
     "ActionTerm",
     "ActionTermCfg",
@@ -27,6 +29,7 @@ __all__ = [
     "GateCfg",
     "GaussianNoiseCfg",
     "Manager",
+    "Meaning",
     "MetricTermCfg",
     "MetricsManager",
     "NoiseCfg",
@@ -45,5 +48,6 @@ __all__ = [
     "TerminationManager",
     "TerminationTermCfg",
     "UniformNoiseCfg",
+    "observation",
     "symmetric",
 ]

@@ -12,6 +12,8 @@ from torch import Tensor
 from genelab.errors import ConfigError
 from genelab.managers.base import Table
 from genelab.managers.delay import DelayBuffer
+from genelab.managers.meaning import Meaning
+from genelab.scene.mirror import Image, beside
 from genelab.sim import EnvIds
 from genelab.state import Stateful
 
@@ -72,6 +74,10 @@ class ActionTerm(Stateful):
         """What besides its columns decides what it does, in plain values, for the metadata of an exported policy."""
         return {}
 
+    def meaning(self) -> Meaning:
+        """What its columns are, before anything is done with them."""
+        return Meaning()
+
     def describe(self) -> tuple[str, str]:
         """What it acts on, and how, for the table."""
         return "", ""
@@ -109,6 +115,20 @@ class ActionManager(Stateful):
         for term in self.terms.values():
             term.reset(env_ids)
         return {}
+
+    def meaning(self) -> Meaning:
+        """What the columns of the whole action are."""
+        units: list[str] = []
+        columns: list[str] = []
+        for term in self.terms.values():
+            told = term.meaning()
+            units += [told.unit] * term.dim if isinstance(told.unit, str) else told.unit
+            columns += told.columns or [f"{term.name} {i}" for i in range(term.dim)]
+        return Meaning(unit=tuple(units), columns=tuple(columns), mirror=self.image)
+
+    def image(self) -> Image:
+        """The mirror image of the whole action."""
+        return beside(term.meaning().image(f"the action {name!r}", term.dim) for name, term in self.terms.items())
 
     def table(self) -> Table:
         """All terms, to print."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from genelab.errors import ConfigError
+from genelab.managers.meaning import Meaning
 from genelab.scene import Articulation, Entity
 from genelab.sim import EnvIds
 from genelab.state import Stateful, load_state, state_of
@@ -40,6 +41,12 @@ class Selection:
     entity: Entity
     joint_ids: slice | Tensor
     body_ids: slice | Tensor
+
+    @property
+    def joints(self) -> list[int]:
+        """Which of the entity's joints they are."""
+        count, device = len(self.entity.joint_names), self.entity.engine.device
+        return torch.arange(count, device=device)[self.joint_ids].tolist()
 
     @property
     def robot(self) -> Articulation:
@@ -153,6 +160,17 @@ class Term(Stateful):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if self.instance is not None:
             load_state(self.instance, state)
+
+    def meaning(self) -> Meaning:
+        """What its columns are, as its function or class tells; the formula is in the docstring if nowhere else."""
+        told = getattr(self._func, "meaning", Meaning())
+        if callable(told):
+            known = {key: p.default for key, p in inspect.signature(self._func).parameters.items()}
+            known |= {"env": self._env, **self._params}
+            told = told(**{key: known[key] for key in inspect.signature(told).parameters})
+        if told.formula:
+            return told
+        return replace(told, formula=" ".join((inspect.getdoc(self._func) or "").split("\n\n")[0].split()))
 
     def vector(self) -> Tensor:
         """The value, which must be one number per environment."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from genelab import math as gm
 from genelab.errors import ConfigError, did_you_mean
 from genelab.managers.base import Table
+from genelab.managers.meaning import Meaning
 from genelab.sim import EnvIds
 from genelab.state import Stateful
 
@@ -64,6 +65,10 @@ class CommandTerm(Stateful):
     def cfg_in_force(self) -> CommandTermCfg:
         """The config with the ranges as they are now."""
         return dataclasses.replace(self.cfg, **self.ranges)
+
+    def meaning(self) -> Meaning:
+        """What its columns are."""
+        return Meaning()
 
     def restart(self) -> None:
         """Forget what past episodes changed."""

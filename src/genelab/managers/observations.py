@@ -230,10 +230,12 @@ class ObservationManager(Stateful):
                 noise = _noise_text(cfg.noise) if group.cfg.enable_noise else "off"
                 clip = "" if cfg.clip is None else f"{cfg.clip[0]:g} … {cfg.clip[1]:g}"
                 scale = f"{cfg.scale:g}" if isinstance(cfg.scale, float | int) else str(cfg.scale)
-                rows.append((group.name, term.name, str(term.dim), _name(cfg.func), noise, clip, scale))
+                unit = group.terms[term.name].meaning().text
+                rows.append((group.name, term.name, str(term.dim), _name(cfg.func), unit, noise, clip, scale))
             stacked = "" if group.cfg.history_length == 1 else f"{group.cfg.history_length} × {group.frame_dim}"
-            rows.append((group.name, "total", str(group.dim), stacked, "", "", ""))
-        return Table("observations", ("group", "term", "dim", "function", "noise", "clip", "scale"), rows)
+            rows.append((group.name, "total", str(group.dim), stacked, "", "", "", ""))
+        columns = ("group", "term", "dim", "function", "unit", "noise", "clip", "scale")
+        return Table("observations", columns, rows)
 
     def __str__(self) -> str:
         return str(self.table())

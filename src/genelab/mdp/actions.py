@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from genelab.errors import ConfigError
-from genelab.managers import ActionTerm, ActionTermCfg
+from genelab.managers import ActionTerm, ActionTermCfg, Meaning
 from genelab.scene import Articulation
 from genelab.scene.actuators import PerJoint, Target
+from genelab.scene.mirror import of_joints
 from genelab.scene.names import resolve_values
 
 if TYPE_CHECKING:
@@ -87,6 +89,11 @@ class JointAction(ActionTerm):
 
     def _target(self) -> Tensor:
         raise NotImplementedError
+
+    def meaning(self) -> Meaning:
+        return Meaning(
+            unit="1", columns=tuple(self.joint_names), mirror=partial(of_joints, self.robot, self.joint_ids.tolist())
+        )
 
     def describe(self) -> tuple[str, str]:
         values = {f"{value:.4g}" for value in self.scale.tolist()}

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from genelab import math as gm
 from genelab.errors import ConfigError
-from genelab.managers import ActionTerm, ActionTermCfg
+from genelab.managers import XYZ, ActionTerm, ActionTermCfg, Meaning
 from genelab.mdp.actions import check_actuators
-from genelab.scene import Articulation
+from genelab.scene import POLAR, SAME, Articulation
 from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
@@ -128,6 +128,9 @@ class DifferentialIkAction(ArmAction):
         longest = torch.linalg.vector_norm(step, torch.inf, dim=1, keepdim=True)
         return (step * (self.cfg.max_joint_step / longest.clamp(min=self.cfg.max_joint_step)))[..., 0]
 
+    def meaning(self) -> Meaning:
+        return Meaning(unit="1", frame="world", columns=XYZ, mirror=POLAR)
+
     def describe(self) -> tuple[str, str]:
         return ", ".join(self.joint_names), f"{self.cfg.scale:g}"
 
@@ -146,6 +149,9 @@ class GripperAction(ArmAction):
         opening = self.robot.joint_pos[:, self.joint_ids].mean(dim=1, keepdim=True)
         target = opening + self._step * action.clamp(-1.0, 1.0)
         self.robot.joint_pos_target[:, self.joint_ids] = target.clamp(self._lowest, self._highest)
+
+    def meaning(self) -> Meaning:
+        return Meaning(unit="1", columns=("opening",), mirror=SAME)
 
     def describe(self) -> tuple[str, str]:
         return ", ".join(self.joint_names), f"{self._step:g}"

@@ -14,9 +14,10 @@ from torch import Tensor
 from genelab import math as gm
 from genelab.config import NonNegative, Positive
 from genelab.errors import ConfigError
-from genelab.managers import CommandTerm, CommandTermCfg
+from genelab.managers import CommandTerm, CommandTermCfg, Meaning
 from genelab.mdp.sensors import get_sensor
-from genelab.scene import ContactSensor, PointsSensor
+from genelab.scene import SAME, ContactSensor, Image, PointsSensor
+from genelab.scene.mirror import of_names
 from genelab.scene.names import resolve_values
 from genelab.sim import EnvIds
 
@@ -78,6 +79,20 @@ class GaitClock(CommandTerm):
     def lift(self) -> Tensor:
         """How high each foot is to be, from 0 on the ground to 1 at the top of its swing, `(N, feet)`."""
         return (torch.pi * self.swing).sin().square()
+
+    def meaning(self) -> Meaning:
+        return Meaning(unit="1", columns=("sine", "cosine"), mirror=self._image)
+
+    def _image(self) -> Image:
+        """What one side does, the other does in the mirror: at the same time, or half a period later."""
+        robot = self.env.scene[get_sensor(self.env, self.cfg.feet, PointsSensor).cfg.entity]
+        other = of_names(self.foot_names, robot.cfg.sides).columns
+        ahead = {(self.offsets[i] - self.offsets[j]).item() % 1.0 for i, j in enumerate(other)}
+        if ahead == {0.0}:
+            return SAME.repeat(2)
+        if ahead == {0.5}:
+            return Image((0, 1), (-1.0, -1.0))
+        raise ConfigError(f"the mirror image of the command {self.name!r} is not known: its sides keep another rhythm")
 
     def resample(self, env_ids: Tensor) -> None:
         """A new episode begins anywhere in the period."""

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from genelab import math as gm
-from genelab.managers import CommandTerm, CommandTermCfg, Range
+from genelab.managers import CommandTerm, CommandTermCfg, Meaning, Range
+from genelab.scene import Image
 from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
@@ -84,6 +85,14 @@ class VelocityCommand(CommandTerm):
         self.command[rows] = command
         self.fixed[rows] = True
         self.holds_heading[rows] = False
+
+    def meaning(self) -> Meaning:
+        return Meaning(
+            unit=("m/s", "m/s", "rad/s"),
+            frame="root",
+            columns=("forward", "left", "turn"),
+            mirror=Image((0, 1, 2), (1.0, -1.0, -1.0)),
+        )
 
     def update(self) -> None:
         """Turn towards the headings that are to be held, and measure the way."""

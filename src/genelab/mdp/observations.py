@@ -1,86 +1,156 @@
-"""Observations: functions of the environment that return `(num_envs, d)`."""
+"""Observations: functions of the environment that return `(num_envs, d)`, each with what its columns are."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from genelab.managers import ROBOT, Selection
+from genelab.managers import ROBOT, XYZ, Meaning, Selection, observation
 from genelab.mdp.sensors import get_sensor
-from genelab.scene import ContactSensor, FrameSensor, HeightScan, PointsSensor
+from genelab.scene import AXIAL, POLAR, SAME, ContactSensor, FrameSensor, HeightScan, Image, PointsSensor
+from genelab.scene.mirror import of_joints, of_names
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
 
 
+def _per_joint(hinge: str, slide: str) -> Callable[..., Meaning]:
+    """A column for each joint of a selection, in a unit by its kind."""
+
+    def meaning(asset: Selection) -> Meaning:
+        robot, joints = asset.entity, asset.joints
+        return Meaning(
+            unit=tuple(hinge if robot.joint_is_hinge[i] else slide for i in joints),
+            columns=tuple(robot.joint_names[i] for i in joints),
+            mirror=partial(of_joints, robot, joints),
+        )
+
+    return meaning
+
+
+def _per_body(
+    kind: type[ContactSensor] | type[PointsSensor], unit: str, frame: str = "", each: Image = SAME
+) -> Callable[..., Meaning]:
+    """The same columns for each body of a sensor: one, or a vector's."""
+
+    def meaning(env: ManagerBasedEnv, sensor: str) -> Meaning:
+        read = get_sensor(env, sensor, kind)
+        names = read.body_names
+        vector = [f"{name} {axis}" for name in names for axis in XYZ]
+        sides = env.scene[read.cfg.entity].cfg.sides
+        return Meaning(
+            unit=unit,
+            frame=frame,
+            columns=tuple(vector if each is not SAME else names),
+            mirror=partial(of_names, names, sides, each),
+        )
+
+    return meaning
+
+
+def _actions(env: ManagerBasedEnv) -> Meaning:
+    return env.action_manager.meaning()
+
+
+def _commanded(env: ManagerBasedRlEnv, command: str) -> Meaning:
+    return env.commands.term(command).meaning()
+
+
+def _scanned(env: ManagerBasedEnv, sensor: str) -> Meaning:
+    scan = get_sensor(env, sensor, HeightScan)
+    points = torch.arange(scan.num_points).view(scan.shape).flip(0).flatten()
+    image = Image(tuple(points.tolist()), SAME.signs * scan.num_points)
+    return Meaning(unit="m", columns=scan.point_names, mirror=image)
+
+
+def _gyroscope(env: ManagerBasedEnv, sensor: str) -> Meaning:
+    return Meaning(unit="rad/s", frame=sensor, columns=XYZ)
+
+
+@observation(_per_joint("rad", "m"))
 def joint_pos_rel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Joint positions relative to the default pose."""
     return (asset.entity.joint_pos - asset.entity.default_joint_pos)[:, asset.joint_ids]
 
 
+@observation(_per_joint("rad/s", "m/s"))
 def joint_vel_rel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Joint velocities relative to the default ones."""
     return (asset.entity.joint_vel - asset.entity.default_joint_vel)[:, asset.joint_ids]
 
 
+@observation(_actions)
 def last_action(env: ManagerBasedEnv) -> Tensor:
     """The action of the last control step."""
     return env.action_manager.action
 
 
+@observation(_gyroscope)
 def frame_ang_vel(env: ManagerBasedEnv, sensor: str) -> Tensor:
     """Angular velocity of a frame in itself, as a gyroscope has it."""
     return get_sensor(env, sensor, FrameSensor).ang_vel_b
 
 
+@observation(_commanded)
 def generated_command(env: ManagerBasedRlEnv, command: str) -> Tensor:
     """The command as it is."""
     return env.commands[command]
 
 
+@observation(unit="m/s", frame="root", columns=XYZ, mirror=POLAR)
 def base_lin_vel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Velocity of the root in its own frame: what no robot measures, for critics."""
     return asset.entity.root_lin_vel_b
 
 
+@observation(unit="rad/s", frame="root", columns=XYZ, mirror=AXIAL)
 def base_ang_vel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Angular velocity of the root in its own frame."""
     return asset.entity.root_ang_vel_b
 
 
+@observation(unit="1", frame="root", columns=XYZ, mirror=POLAR)
 def projected_gravity(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """The unit vector down, in the root's frame."""
     return asset.entity.projected_gravity_b
 
 
+@observation(_per_joint("rad", "m"))
 def joint_pos_measured(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Joint positions relative to the default pose, as encoders with a constant error read them."""
     robot = asset.robot
     return (robot.joint_pos + robot.encoder_bias - robot.default_joint_pos)[:, asset.joint_ids]
 
 
+@observation(_scanned)
 def height_scan(env: ManagerBasedEnv, sensor: str, offset: float = 0.0) -> Tensor:
     """How far the ground lies below a frame at each point of a scan, less an offset."""
     return get_sensor(env, sensor, HeightScan).distance - offset
 
 
+@observation(_per_body(PointsSensor, "m"))
 def foot_height(env: ManagerBasedEnv, sensor: str) -> Tensor:
     """Heights of the feet above the ground."""
     return get_sensor(env, sensor, PointsSensor).height
 
 
+@observation(_per_body(ContactSensor, "s"))
 def foot_air_time(env: ManagerBasedEnv, sensor: str) -> Tensor:
     """How long each foot has been in the air, s."""
     return get_sensor(env, sensor, ContactSensor).air_time
 
 
+@observation(_per_body(ContactSensor, "1"))
 def foot_contact(env: ManagerBasedEnv, sensor: str) -> Tensor:
     """1 for each foot on the ground."""
     return get_sensor(env, sensor, ContactSensor).touching.to(env.dtype)
 
 
+@observation(_per_body(ContactSensor, "ln(1 + N)", "world", POLAR))
 def foot_contact_forces(env: ManagerBasedEnv, sensor: str) -> Tensor:
     """Forces on the feet on a logarithmic scale that keeps their sign, `(N, 3 · feet)`."""
     force = get_sensor(env, sensor, ContactSensor).force_w.flatten(1)

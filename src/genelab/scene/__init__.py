@@ -18,6 +18,7 @@ from genelab.scene.entity import (
     mjcf_file,
     mjcf_text,
 )
+from genelab.scene.mirror import AXIAL, POLAR, SAME, Image
 from genelab.scene.scene import Scene, SceneCfg
 from genelab.scene.sensors import (
     ContactSensor,
@@ -44,6 +45,9 @@ from genelab.scene.terrains import (
 )
 
 __all__ = [
+    "AXIAL",
+    "POLAR",
+    "SAME",
     "ActuatorCfg",
     "Articulation",
     "ArticulationCfg",
@@ -60,6 +64,7 @@ __all__ = [
     "HeightScan",
     "HeightScanCfg",
     "IdealPdActuatorCfg",
+    "Image",
     "ImplicitPdActuatorCfg",
     "ImplicitVelocityActuatorCfg",
     "ImuSensor",

@@ -21,6 +21,7 @@ from torch import Tensor
 from genelab import math as gm
 from genelab.errors import ConfigError
 from genelab.scene.actuators import Actuator, ActuatorCfg, actuated_joints
+from genelab.scene.mirror import Sides
 from genelab.scene.names import match_names
 from genelab.sim import Engine, EnvIds, ModelError
 from genelab.state import Stateful, keep_attributes, load_attributes
@@ -76,6 +77,8 @@ class EntityCfg:
     """Arguments for `spec`."""
     init_state: InitialStateCfg = field(default_factory=InitialStateCfg)
     """State after a reset."""
+    sides: Sides = (("left_", "right_"), ("FL_", "FR_"), ("RL_", "RR_"))
+    """How names of joints and bodies begin or end on the left and on the right; a mirror exchanges them."""
 
 
 @dataclass(kw_only=True)
@@ -143,6 +146,7 @@ class Entity(Stateful):
         free = [i for i in joints if kinds[i] == mujoco.mjtJoint.mjJNT_FREE]
         self.body_names = [model.body(i).name.removeprefix(prefix) for i in bodies]
         self.joint_names = [model.joint(i).name.removeprefix(prefix) for i in scalar]
+        self.joint_is_hinge = [kinds[i] == mujoco.mjtJoint.mjJNT_HINGE for i in scalar]
         self.body_ids = self._index(bodies)
         self._bodies = slice(bodies[0], bodies[-1] + 1)  # what was attached as one tree is compiled in one piece
         self.body_mass = self._row(model.body_mass[bodies].tolist())[0]

@@ -52,6 +52,11 @@ class HeightScan(FrameSensor):
         return axis.to(self.engine.device, self.engine.dtype)
 
     @property
+    def point_names(self) -> tuple[str, ...]:
+        """Where each point is from the body, forward and left, m."""
+        return tuple(f"{x:+.2f} {y:+.2f}" for y in self._sideways.tolist() for x in self._forward.tolist())
+
+    @property
     def points_w(self) -> Tensor:
         """The points on the ground, `(N, P, 3)`: from back to front, row by row from right to left."""
         points = self._points()
