@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,6 +70,11 @@ def quat_from_euler(roll: Tensor, pitch: Tensor, yaw: Tensor) -> Tensor:
         ),
         dim=-1,
     )
+
+
+def decimals(values: Tensor) -> list[float]:
+    """The shortest decimals that are these numbers exactly, in their own precision."""
+    return [float(str(value)) for value in np.atleast_1d(values.cpu().numpy())]
 
 
 def wrap_to_pi(angle: Tensor) -> Tensor:

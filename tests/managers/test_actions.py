@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from genelab import mdp
-from genelab.envs import ManagerBasedRlEnv
-from genelab.errors import ConfigError
-from genelab.managers import TerminationTermCfg
+from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
+from genelab.errors import ConfigError, UsageError
+from genelab.managers import ActionTerm, ActionTermCfg, TerminationTermCfg
+from genelab.mdp.actions import JointPositionAction, JointPositionActionCfg
+from genelab.rl.export_metadata import describe_actions
+from genelab.rl.transforms import check_transforms, transforms_of
 from genelab.scene import IdealPdActuatorCfg, ImplicitPdActuatorCfg, ImplicitVelocityActuatorCfg
 
 MakeEnv = Callable[..., ManagerBasedRlEnv]
@@ -179,3 +184,72 @@ def test_an_action_of_the_wrong_shape(make_env: MakeEnv) -> None:
         env.step(torch.zeros(4, 3))
     with pytest.raises(ConfigError, match=r"^the action must have shape \(4, 2\), got \(2,\)$"):
         env.step(torch.zeros(2))
+
+
+@dataclass(kw_only=True)
+class SluggishCfg(JointPositionActionCfg):
+    """Somebody else's action on joints."""
+
+    share: float = 0.5
+    words: tuple[str, ...] = ("slow", "steady")
+
+    def build(self, name: str, env: ManagerBasedEnv) -> ActionTerm:
+        return Sluggish(name, self, env)
+
+
+class Sluggish(JointPositionAction):
+    """Goes a share of the way; says nothing about itself."""
+
+    cfg: SluggishCfg
+
+    def apply(self, action: Tensor) -> None:
+        super().apply(self.cfg.share * action)
+
+
+@dataclass(kw_only=True)
+class ForceCfg(ActionTermCfg):
+    """Somebody else's action on no joint."""
+
+    strength: float
+
+    def build(self, name: str, env: ManagerBasedEnv) -> ActionTerm:
+        return Force(name, self, env)
+
+
+class Force(ActionTerm):
+    dim = 1
+
+    def apply(self, action: Tensor) -> None:
+        """Nothing."""
+
+
+def test_what_somebody_elses_action_does_is_told_and_checked(make_env: MakeEnv) -> None:
+    scale = {"x": 0.25, "y": 0.5}
+    env = make_env(
+        actions={"slow": SluggishCfg(scale=scale), "push": ForceCfg(strength=2.0)},
+        joint_pos={".*": 0.1},
+        actuator=SERVO,
+    )
+    slow, push = describe_actions(env.action_manager.terms.values())
+    common = {"entity": "robot", "delay": (0, 0)}
+    assert push == {"name": "push", "type": "Force", "start": 2, "dim": 1, **common, "strength": 2.0}
+    own = {"share": 0.5, "words": ("slow", "steady")}
+    joints = {"target": "position", "joint_names": ["x", "y"], "scale": [0.25, 0.5], "offset": [0.1, 0.1], "clip": None}
+    assert slow == {"name": "slow", "type": "Sluggish", "start": 0, "dim": 2, **common, **joints, **own}
+    told = transforms_of(env)
+    assert told == {
+        "env.actions.slow.scale": scale,
+        "env.actions.slow.offset": 0.1,
+        "env.actions.slow.clip": None,
+        "env.actions.slow.share": 0.5,
+        "env.actions.slow.words": ["slow", "steady"],
+        "env.actions.push.strength": 2.0,
+    }
+    for key, value, message in (
+        ("env.actions.slow.share", 0.7, "trained with env.actions.slow.share 0.7, here 0.5: pass --env.actions"),
+        ("env.actions.slow.words", ["fast"], r"""pass '--env.actions.slow.words=\["fast"\]'"""),
+        ("env.actions.push.strength", 1.0, "pass --env.actions.push.strength=1"),
+        ("env.actions.slow.offset", 0.2, "make env.actions.slow.offset and the robot's default pose add up to that"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            check_transforms({**told, key: value}, env, Path("model.pt"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from genelab.errors import ConfigError
 from genelab.managers.base import Table
 from genelab.managers.delay import DelayBuffer
 from genelab.managers.meaning import Meaning
+from genelab.scene.actuators import Target
 from genelab.scene.mirror import Image, beside
 from genelab.sim import EnvIds
 from genelab.state import Stateful
@@ -41,9 +43,18 @@ class ActionTermCfg:
 
 
 class ActionTerm(Stateful):
-    """Acts with some columns of the action."""
+    """Acts with some columns of the action.
+
+    What `settings`, `transforms` and `meaning` tell is exported with a policy, checked where that is loaded, mirrored.
+    """
 
     dim: int
+    target: Target | None = None
+    """What of its joints it sets, if it sets the same of all."""
+    joint_names: Sequence[str] = ()
+    """The joints it acts on."""
+    told_elsewhere: ClassVar[type[ActionTermCfg]] = ActionTermCfg
+    """The config whose fields are no settings: other methods tell them, or they do not change what it does."""
 
     def __init__(self, name: str, cfg: ActionTermCfg, env: ManagerBasedEnv) -> None:
         self.name = name
@@ -71,8 +82,33 @@ class ActionTerm(Stateful):
             self._delay.reset(env_ids)
 
     def settings(self) -> dict[str, Any]:
-        """What besides its columns decides what it does, in plain values, for the metadata of an exported policy."""
+        """What else decides what it does, in plain values: the fields of its own config."""
+        elsewhere = {"joint_names", *(field.name for field in dataclasses.fields(self.told_elsewhere))}
+        return {name: value for name, value in vars(self.cfg).items() if name not in elsewhere}
+
+    def transforms(self) -> dict[str, Any]:
+        """What a policy must have been trained with, by the field that sets it; a number per joint is a dict by name.
+
+        A checkpoint or an exported policy with other values is refused.
+        """
+        return self.settings()
+
+    def remedies(self) -> dict[str, str]:
+        """What to do about transforms that no option sets by itself."""
         return {}
+
+    def metadata(self) -> dict[str, Any]:
+        """What it does with its columns, for whoever rebuilds it on a robot; numbers per joint are lists."""
+        told = {} if self.target is None else {"target": self.target}
+        joints = {"joint_names": list(self.joint_names)} if self.joint_names else {}
+        numbers = {
+            key: list(value.values()) if self.is_per_joint(value) else value for key, value in self.transforms().items()
+        }
+        return {**told, **joints, **numbers, **self.settings()}
+
+    def is_per_joint(self, value: Any) -> bool:
+        """Whether a transform is a number for each of the joints."""
+        return isinstance(value, dict) and bool(value) and list(value) == list(self.joint_names)
 
     def meaning(self) -> Meaning:
         """What its columns are, before anything is done with them."""

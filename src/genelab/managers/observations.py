@@ -6,7 +6,7 @@ the group may stack its last frames.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -120,16 +120,23 @@ class ObservationGroup(Stateful):
             start += dim
         return layout
 
-    def _set_transforms(self) -> None:
-        """Noise, clip and scale of every column; None where no term has any."""
+    def clip_and_scale(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Lowest and highest value and factor of every column of a frame, `(frame_dim,)` each."""
         zeros = torch.zeros(self.frame_dim, dtype=torch.float64)
         low, high, scale = zeros - torch.inf, zeros + torch.inf, zeros + 1.0
-        noise_low, noise_span, noise_std = (zeros.clone() for _ in range(3))
+        for term in self.layout:
+            columns = slice(term.start, term.start + term.dim)
+            scale[columns] = torch.tensor(term.scale, dtype=torch.float64)
+            if term.clip is not None:
+                low[columns], high[columns] = term.clip
+        return low, high, scale
+
+    def _set_transforms(self) -> None:
+        """Noise, clip and scale of every column; None where no term has any."""
+        low, high, scale = self.clip_and_scale()
+        noise_low, noise_span, noise_std = torch.zeros(3, self.frame_dim, dtype=torch.float64)
         for term in self.layout:
             columns, cfg = slice(term.start, term.start + term.dim), self.cfgs[term.name]
-            scale[columns] = torch.tensor(cfg.scale, dtype=torch.float64)
-            if cfg.clip is not None:
-                low[columns], high[columns] = cfg.clip
             if isinstance(cfg.noise, UniformNoiseCfg):
                 noise_low[columns], noise_span[columns] = cfg.noise.low, cfg.noise.high - cfg.noise.low
             elif isinstance(cfg.noise, GaussianNoiseCfg):
@@ -214,6 +221,11 @@ class ObservationManager(Stateful):
     def compute(self, *, keep: bool = True) -> dict[str, Tensor]:
         """Observations of all groups, `(N, dim)` each."""
         return {name: group.compute(keep=keep) for name, group in self.groups.items()}
+
+    def leave_raw(self, names: Iterable[str]) -> None:
+        """Leave clip and scale of these groups to the policy from the next reset on, as an exported one wants it."""
+        for name in names:
+            self.groups[name].raw = True
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         """Forget the past of these environments."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.errors import ConfigError
 from genelab.managers import ActionTerm, ActionTermCfg, Meaning
 from genelab.scene import Articulation
@@ -66,6 +67,7 @@ class JointAction(ActionTerm):
 
     target: Target
     cfg: JointActionCfg
+    told_elsewhere = JointPositionActionCfg
 
     def __init__(self, name: str, cfg: JointActionCfg, env: ManagerBasedEnv) -> None:
         super().__init__(name, cfg, env)
@@ -90,6 +92,15 @@ class JointAction(ActionTerm):
     def _target(self) -> Tensor:
         raise NotImplementedError
 
+    def linear(self) -> dict[str, Any]:
+        """Factor, offset and bounds of its columns."""
+        columns = {"scale": self.scale, "offset": self.offset}
+        by_joint = {key: dict(zip(self.joint_names, gm.decimals(one), strict=True)) for key, one in columns.items()}
+        return {**by_joint, "clip": self.cfg.clip}
+
+    def transforms(self) -> dict[str, Any]:
+        return {**self.linear(), **self.settings()}
+
     def meaning(self) -> Meaning:
         return Meaning(
             unit="1", columns=tuple(self.joint_names), mirror=partial(of_joints, self.robot, self.joint_ids.tolist())
@@ -110,6 +121,12 @@ class JointPositionAction(JointAction):
         super().__init__(name, cfg, env)
         if cfg.use_default_offset:
             self.offset = self.offset + self.robot.default_joint_pos[0, self.joint_ids]
+
+    def remedies(self) -> dict[str, str]:
+        """An offset on top of the default pose cannot be told from the pose."""
+        if not self.cfg.use_default_offset:
+            return {}
+        return {"offset": f"make env.actions.{self.name}.offset and the robot's default pose add up to that"}
 
     def apply(self, action: Tensor) -> None:
         super().apply(action)

@@ -6,7 +6,6 @@ what an action does can be seen from the state alone.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +71,8 @@ class GripperActionCfg(ActionTermCfg):
 class ArmAction(ActionTerm):
     """Acts on the position targets of some joints."""
 
+    target = "position"
+
     def __init__(self, name: str, cfg: ActionTermCfg, env: ManagerBasedEnv, joint_names: tuple[str, ...]) -> None:
         super().__init__(name, cfg, env)
         self.robot = env.scene.articulation(cfg.entity)
@@ -80,11 +81,6 @@ class ArmAction(ActionTerm):
         self.joint_ids = torch.tensor(ids, device=env.device)
         check_actuators(self.robot, set(ids), "position", f"env.actions.{name}")
         self._lowest, self._highest = self.robot.joint_pos_limits[0, self.joint_ids].unbind(dim=1)
-
-    def settings(self) -> dict[str, Any]:
-        """What of the config is its own, for those who rebuild the action on a robot."""
-        common = {field.name for field in dataclasses.fields(ActionTermCfg)} | {"joint_names"}
-        return {name: value for name, value in vars(self.cfg).items() if name not in common}
 
 
 class DifferentialIkAction(ArmAction):

@@ -57,6 +57,9 @@ class ScriptedJointPositionAction(JointPositionAction):
                 columns = match_names(joint, self.joint_names, f"env.actions.{name}.steps.{foot}")
                 self.steps[torch.tensor(rows)[:, None], torch.tensor(columns)] = angle
 
+    def transforms(self) -> dict[str, Any]:
+        return self.linear()  # a script may fade, and what was learned above it goes on without
+
     def settings(self) -> dict[str, Any]:
         steps = dict(zip(self.clock.foot_names, self.steps.tolist(), strict=True))
         return {"clock": self.cfg.clock, "share": self.cfg.share, "steps": steps}

@@ -10,23 +10,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
+from genelab import math as gm
 from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import ActionTerm
 from genelab.managers.observations import ObservationGroup
-from genelab.mdp.actions import JointAction
-from genelab.mdp.arm_actions import ArmAction
 from genelab.rl.backends.base import Actor
 from genelab.rl.run import versions
 from genelab.scene import Articulation
-from genelab.scene.actuators import Actuator, DcMotorActuator
-from genelab.scene.names import resolve_values
 
-COMMON = ("name", "type", "start", "dim", "entity", "delay", "target", "joint_names")
-"""What is told of an action term of any kind."""
 LAYOUT = "terms side by side in a frame; frames one after the other, the oldest first"
 
 
@@ -120,54 +113,27 @@ def describe_actions(terms: Iterable[ActionTerm]) -> list[dict[str, Any]]:
     for term in terms:
         entry = {"name": term.name, "type": type(term).__name__, "start": start, "dim": term.dim}
         entry |= {"entity": term.cfg.entity, "delay": term.cfg.delay}
-        if isinstance(term, JointAction):
-            entry |= {
-                "target": term.target,
-                "joint_names": term.joint_names,
-                "scale": _numbers(term.scale),
-                "offset": _numbers(term.offset),
-                "clip": term.cfg.clip,
-            }
-        if isinstance(term, ArmAction):
-            entry |= {"target": "position", "joint_names": term.joint_names}
-        described.append(entry | term.settings())
+        described.append(entry | term.metadata())
         start += term.dim
     return described
 
 
 def _entity(robot: Articulation) -> dict[str, Any]:
     """Joints in the order that observations have them, and what drives them as it was configured."""
-    drives = {i: drive for actuator in robot.actuators.values() for i, drive in _drives(actuator).items()}
+    drives: dict[int, dict[str, float]] = {}
+    for actuator in robot.actuators.values():
+        columns = actuator.drive()
+        for k, joint in enumerate(actuator.joint_ids):
+            drives[joint] = {key: column[k] for key, column in columns.items()}
     joints = range(len(robot.joint_names))
     keys = dict.fromkeys(("stiffness", "damping", "effort_limit", *(key for drive in drives.values() for key in drive)))
     return {
         "joint_names": robot.joint_names,
-        "default_joint_pos": _numbers(robot.default_joint_pos[0]),
-        "joint_pos_limits": [_numbers(pair) for pair in robot.joint_pos_limits[0]],
+        "default_joint_pos": gm.decimals(robot.default_joint_pos[0]),
+        "joint_pos_limits": [gm.decimals(pair) for pair in robot.joint_pos_limits[0]],
         **{key: [drives.get(i, {}).get(key) for i in joints] for key in keys},
         "actuators": {name: type(actuator.cfg).__name__ for name, actuator in robot.actuators.items()},
     }
-
-
-def _drives(actuator: Actuator) -> dict[int, dict[str, float]]:
-    """Gains and limit by joint: nominal ones, whatever an environment was given at its start."""
-    gains = {
-        key: resolve_values(getattr(actuator.cfg, key, 0.0), actuator.joint_names, key)
-        for key in ("stiffness", "damping")
-    }
-    model = actuator.articulation.engine.model
-    ids = actuator.ctrl_ids.tolist()
-    limits = [float(model.actuator_forcerange[i][1]) if model.actuator_forcelimited[i] else math.inf for i in ids]
-    numbers = {**gains, "effort_limit": limits}
-    if isinstance(actuator, DcMotorActuator):
-        numbers["effort_limit"] = [min(pair) for pair in zip(limits, _numbers(actuator.limit), strict=True)]
-        numbers |= {"saturation_effort": _numbers(actuator.stall), "velocity_limit": _numbers(actuator.no_load_speed)}
-    return {joint: {key: column[k] for key, column in numbers.items()} for k, joint in enumerate(actuator.joint_ids)}
-
-
-def _numbers(values: Tensor) -> list[float]:
-    """The shortest decimals that are these numbers exactly, in their own precision."""
-    return [float(str(value)) for value in np.atleast_1d(values.cpu().numpy())]
 
 
 def _plain(value: Any) -> Any:

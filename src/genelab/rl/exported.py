@@ -15,9 +15,9 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import ConfigError, UsageError, refusing
 from genelab.rl.backends.base import InferenceSetup, Observations, need_library
 from genelab.rl.checkpoint import begin_at_stage, check_schema, schema_of
-from genelab.rl.export_metadata import COMMON, describe_actions
+from genelab.rl.export_metadata import describe_actions
 from genelab.rl.torchscript import load_torchscript
-from genelab.rl.transforms import arm_transforms, check_transforms, joint_transforms
+from genelab.rl.transforms import action_transforms, check_transforms
 
 SUFFIXES = {"torchscript": ".ts", "onnx": ".onnx"}
 """How an exported policy's file ends, by format."""
@@ -118,8 +118,7 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
     with refusing(path, f"a damaged {metadata['format']} file"):
         policy = open_policy(path.read_bytes(), metadata, env.device)
     begin_at_stage(env, metadata.get("stage", {}), path)
-    for name in groups:
-        env.observation_manager.groups[name].raw = True
+    env.observation_manager.leave_raw(groups)
 
     shape = (env.num_envs, env.action_dim)
 
@@ -195,16 +194,17 @@ def _check_actions(metadata: dict[str, Any], env: ManagerBasedRlEnv, path: Path)
                 raise UsageError(
                     f"{path}: trained with {key} {there} of the action {term['name']!r}; here it is {ours}"
                 )
-    check_transforms(_transforms(metadata), env, path)
+    check_transforms(_transforms(metadata, env), env, path)
 
 
-def _transforms(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What the environment it was made in does with the actions."""
-    keys = ("name", "joint_names", "scale", "offset", "clip")
+def _transforms(metadata: dict[str, Any], env: ManagerBasedRlEnv) -> dict[str, Any]:
+    """What the environment it was made in does with the actions, as far as it tells."""
     found: dict[str, Any] = {}
-    for term in metadata["actions"]:
-        if all(key in term for key in keys):
-            found |= joint_transforms(*(term[key] for key in keys))
-        else:
-            found |= arm_transforms(term["name"], {key: value for key, value in term.items() if key not in COMMON})
+    for entry in metadata["actions"]:
+        term = env.action_manager.terms[entry["name"]]
+        values = {key: entry[key] for key in term.transforms() if key in entry}
+        for key, here in term.transforms().items():
+            if term.is_per_joint(here) and isinstance(values.get(key), list):
+                values[key] = dict(zip(term.joint_names, values[key], strict=False))
+        found |= action_transforms(term, values)
     return found

@@ -250,8 +250,7 @@ def collect(
 
     In mid-run half of the environments lose their memory, though their episodes go on.
     """
-    for group in groups:
-        group.raw = True
+    env.observation_manager.leave_raw(group.name for group in groups)
     observations, _ = env.reset(seed=_SEED)
     setup.reset(None)
     raw, actions, resets = [], [], []
@@ -275,7 +274,9 @@ class WholePolicy(nn.Module):
 
     def __init__(self, groups: Sequence[ObservationGroup], actor: Actor) -> None:
         super().__init__()
-        low, high, scale = (torch.cat(columns) for columns in zip(*map(_transforms, groups), strict=True))
+        frames = [(group.clip_and_scale(), group.cfg.history_length) for group in groups]
+        columns = zip(*([each.float().repeat(count) for each in frame] for frame, count in frames), strict=True)
+        low, high, scale = map(torch.cat, columns)
         self.low, self.high, self.scale = nn.Buffer(low), nn.Buffer(high), nn.Buffer(scale)
         self.clips = bool(low.isfinite().any() or high.isfinite().any())
         self.scales = bool((scale != 1).any())
@@ -287,19 +288,6 @@ class WholePolicy(nn.Module):
         if self.scales:
             obs = obs * self.scale
         return self.network(obs, *state)
-
-
-def _transforms(group: ObservationGroup) -> tuple[Tensor, Tensor, Tensor]:
-    """Lowest and highest value and factor of every column of a group, frame after frame."""
-    scale = torch.ones(group.frame_dim)
-    low, high = torch.full_like(scale, -torch.inf), torch.full_like(scale, torch.inf)
-    for term in group.layout:
-        columns = slice(term.start, term.start + term.dim)
-        scale[columns] = torch.tensor(term.scale)
-        if term.clip is not None:
-            low[columns], high[columns] = term.clip
-    frames = group.cfg.history_length
-    return low.repeat(frames), high.repeat(frames), scale.repeat(frames)
 
 
 def to_torchscript(policy: WholePolicy, actor: Actor) -> bytes:

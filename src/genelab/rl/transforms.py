@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ from torch import Tensor
 
 from genelab.envs import ManagerBasedEnv
 from genelab.errors import UsageError
-from genelab.mdp.actions import JointAction, JointPositionActionCfg
-from genelab.mdp.arm_actions import ArmAction
+from genelab.managers import ActionTerm
 
 TOLERANCE = 1e-4
 """Relative difference of two numbers that mean the same: one of them may have been through 32 bits."""
@@ -35,28 +35,22 @@ def _observation_transforms(env: ManagerBasedEnv) -> dict[str, Any]:
 
 def _action_transforms(env: ManagerBasedEnv) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, term in env.action_manager.terms.items():
-        if isinstance(term, JointAction):
-            found |= joint_transforms(name, term.joint_names, rounded(term.scale), rounded(term.offset), term.cfg.clip)
-        if isinstance(term, ArmAction):
-            found |= arm_transforms(name, term.settings())
+    for term in env.action_manager.terms.values():
+        found |= action_transforms(term, term.transforms())
     return found
 
 
-def joint_transforms(
-    name: str, joints: list[str], scale: list[float], offset: list[float], clip: Any
-) -> dict[str, Any]:
-    """What an action term does with its columns, by the path of its override; per joint where they differ."""
-    found = {"clip": rounded(clip)}
-    for key, numbers in (("scale", scale), ("offset", offset)):
-        value = _one_or_all(rounded(numbers))
-        found[key] = dict(zip(joints, value, strict=True)) if isinstance(value, list) else value
-    return {f"env.actions.{name}.{key}": value for key, value in found.items()}
+def action_transforms(term: ActionTerm, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Transforms of an action term by the path of its override; one number for all joints if they are the same."""
+    return {
+        f"env.actions.{term.name}.{key}": _one_for_all(rounded(value)) if term.is_per_joint(value) else rounded(value)
+        for key, value in values.items()
+    }
 
 
-def arm_transforms(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """What an arm's action term does with its columns, by the path of its override."""
-    return {f"env.actions.{name}.{key}": rounded(value) for key, value in settings.items()}
+def _one_for_all(numbers: dict[str, Any]) -> Any:
+    values = list(numbers.values())
+    return values[0] if len(set(values)) == 1 else numbers
 
 
 def _one_or_all(value: Any) -> Any:
@@ -109,13 +103,10 @@ def _per_joint(*values: Any) -> list[dict[str, Any]]:
 
 
 def _remedy(name: str, value: Any, env: ManagerBasedEnv) -> str:
-    """What to type; an offset on top of the default pose cannot be told from the pose."""
+    """What to type, or what else to do where the term knows better."""
     _, kind, term, *_, key = name.split(".")
-    if kind == "actions" and key == "offset":
-        cfg = env.action_manager.terms[term].cfg
-        if isinstance(cfg, JointPositionActionCfg) and cfg.use_default_offset:
-            return f"make {name} and the robot's default pose add up to that"
-    return f"pass {shlex.quote(f'--{name}={_text(value)}')}"
+    remedies = env.action_manager.terms[term].remedies() if kind == "actions" else {}
+    return remedies.get(key) or f"pass {shlex.quote(f'--{name}={_text(value)}')}"
 
 
 def _close(a: Any, b: Any) -> bool:
@@ -129,11 +120,15 @@ def _close(a: Any, b: Any) -> bool:
     return a == b
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)
+
+
 def _text(value: Any) -> str:
     """As one types it."""
-    if isinstance(value, list):
+    if isinstance(value, list) and all(one is None or _is_number(one) for one in value):
         low_or_high = ("-inf", "inf")  # only bounds can be missing
         return f"[{', '.join(low_or_high[i] if one is None else f'{one:g}' for i, one in enumerate(value))}]"
-    if isinstance(value, dict | bool):
+    if isinstance(value, dict | list | bool):
         return json.dumps(value)
     return "none" if value is None else value if isinstance(value, str) else f"{value:g}"

@@ -6,6 +6,7 @@ native call. An explicit one computes its force here, from the state before each
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -14,6 +15,7 @@ import mujoco
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.errors import ConfigError
 from genelab.scene.names import match_names, resolve_values
 from genelab.state import Stateful
@@ -170,15 +172,29 @@ class Actuator(Stateful):
 
     def default_gains(self) -> tuple[Tensor, Tensor]:
         """Stiffness and damping as the config has them, `(n,)` each; zero where there is none."""
-        return tuple(self._per_joint(getattr(self.cfg, key, 0.0), key) for key in ("stiffness", "damping"))  # type: ignore[return-value]
+        drive = self.drive()
+        return self._row(drive["stiffness"]), self._row(drive["damping"])
+
+    def drive(self) -> dict[str, list[float]]:
+        """Gains and limits of each joint as configured, whatever an environment was given at its start."""
+        model, ids = self.articulation.engine.model, self.ctrl_ids.tolist()
+        limits = [float(model.actuator_forcerange[i][1]) if model.actuator_forcelimited[i] else math.inf for i in ids]
+        return {**self._numbers("stiffness", "damping"), "effort_limit": limits}
+
+    def _numbers(self, *keys: str) -> dict[str, list[float]]:
+        """Fields of the config by joint; zeros where it has none."""
+        return {key: resolve_values(getattr(self.cfg, key, 0.0), self.joint_names, key) for key in keys}
 
     def set_gains(self, stiffness: Tensor, damping: Tensor, env_ids: EnvIds) -> None:
         """Give environments their own gains, `(len(env_ids), n)` each."""
         raise NotImplementedError
 
     def _per_joint(self, values: PerJoint, what: str) -> Tensor:
+        return self._row(resolve_values(values, self.joint_names, what))
+
+    def _row(self, values: list[float]) -> Tensor:
         engine = self.articulation.engine
-        return torch.tensor(resolve_values(values, self.joint_names, what), device=engine.device, dtype=engine.dtype)
+        return torch.tensor(values, device=engine.device, dtype=engine.dtype)
 
 
 class ImplicitActuator(Actuator):
@@ -248,6 +264,11 @@ class DcMotorActuator(IdealPdActuator):
         self.no_load_speed = self._per_joint(cfg.velocity_limit, "velocity_limit")
         limit = cfg.effort_limit if cfg.effort_limit is not None else cfg.saturation_effort
         self.limit = self._per_joint(limit, "effort_limit")
+
+    def drive(self) -> dict[str, list[float]]:
+        drive = super().drive()
+        limits = [min(pair) for pair in zip(drive["effort_limit"], gm.decimals(self.limit), strict=True)]
+        return {**drive, "effort_limit": limits, **self._numbers("saturation_effort", "velocity_limit")}
 
     def compute(self) -> Tensor:
         speed = self.articulation.joint_vel[:, self.columns] / self.no_load_speed
