@@ -21,6 +21,7 @@ from genelab.scene import (
     mjcf_text,
 )
 from genelab.sim import SimulationCfg
+from genelab.sim.cfg import EngineName
 from tests.mdp.hopper import HOPPER, MakeEnv
 
 
@@ -28,7 +29,9 @@ from tests.mdp.hopper import HOPPER, MakeEnv
 def make_env() -> Iterator[MakeEnv]:
     envs = []
 
-    def make(num_envs: int = 4, height: float = 0.6, gravity: float = 0.0, **terms: Any) -> ManagerBasedRlEnv:
+    def make(
+        num_envs: int = 4, height: float = 0.6, gravity: float = 0.0, engine: EngineName = "mujoco", **terms: Any
+    ) -> ManagerBasedRlEnv:
         robot = ArticulationCfg(
             spec=mjcf_text,
             spec_args={"xml": HOPPER},
@@ -48,7 +51,7 @@ def make_env() -> Iterator[MakeEnv]:
         terrain = settings.pop("terrain", PlaneCfg())
         cfg = ManagerBasedRlEnvCfg(
             scene=SceneCfg(num_envs=num_envs, entities={"robot": robot}, sensors=sensors, terrain=terrain),
-            simulation=SimulationCfg(engine="mujoco", precision=64, threads=1, gravity=(0.0, 0.0, -gravity)),
+            simulation=SimulationCfg(engine=engine, precision=64, threads=1, gravity=(0.0, 0.0, -gravity)),
             decimation=2,
             episode_length_s=1.0,
             seed=1,
