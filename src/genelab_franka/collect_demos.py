@@ -22,6 +22,7 @@ from genelab import TASKS
 from genelab.config.files import atomic_write_bytes, check_out
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError
+from genelab.sim import ENGINES
 from genelab_franka.pick_place import CUBE_HALF, cube_pos, ee_pos
 
 TASK = "GeneLab-Franka-Pick-And-Place-v0"
@@ -162,7 +163,7 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="The NPZ file to write.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--episode-length-s", type=float, help="Length of an episode, instead of the task's.")
-    parser.add_argument("--engine", choices=("auto", "mujoco", "genesis"), default="auto")
+    parser.add_argument("--engine", choices=ENGINES.choices(), default="auto")
     options = parser.parse_args(args)
     try:
         _run(options)

@@ -185,17 +185,6 @@ def test_after_a_reset_contacts_are_those_of_the_new_state() -> None:
     assert engine.contact_force[1, 0, 2].item() == pytest.approx(2 * 9.81, rel=1e-3)
 
 
-def test_jacobian_is_mujocos() -> None:
-    engine = make()
-    engine.write_qpos(torch.tensor([[0.1, 0.4]] * 4), slice(None), None)
-    engine.refresh()
-    point = engine.body_pos[:, 2] + torch.tensor([0.0, 0.0, 0.3])
-    translation, rotation = engine.jacobian(2, point)
-    torch.testing.assert_close(translation[0, :, 0], torch.tensor([1.0, 0.0, 0.0]).double())
-    torch.testing.assert_close(translation[0, :, 1], torch.tensor([0.3, 0.0, 0.0]).double())
-    torch.testing.assert_close(rotation[0, :, 1], torch.tensor([0.0, 1.0, 0.0]).double())
-
-
 def test_each_environment_has_its_own_mass() -> None:
     engine = make(BOX, gravity=(0.0, 0.0, 0.0))
     masses = torch.tensor([[1.0], [2.0], [4.0], [8.0]])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from genelab.bench.schema import Physics, RunConfig
+from genelab.bench.schema import RunConfig
 
 if TYPE_CHECKING:
     from genelab.sim.cfg import SimulationCfg
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class BackendDescriptor:
     """What a bundle says of the engine and of the RL library; None where no library is involved."""
 
-    physics: Physics
+    physics: str
     """The engine in use, whatever `auto` was asked for."""
     device: str
     """Where the tensors are: cpu or cuda."""

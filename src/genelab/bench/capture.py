@@ -20,19 +20,27 @@ SHORTEST_S = 0.1
 """Over a shorter time psutil cannot tell the load of a CPU."""
 
 
+_FIELDS = {
+    "mujoco": "mujoco",
+    "genesis-world": "genesis",
+    "numpy": "numpy",
+    "rl-games": "rl_games",
+    "rsl-rl-lib": "rsl_rl",
+    "skrl": "skrl",
+    "stable-baselines3": "sb3",
+}
+"""Distributions that have a field of their own in `Versions`."""
+
+
 def capture_versions() -> Versions:
     """The software of this process."""
     found, git = versions(), git_revision() or {}
+    rest = {name: found[name] for name in found if name not in (*_FIELDS, "python", "genelab", "torch")}
     return Versions(
         genelab=__version__,
         torch=found["torch"] or "",
-        numpy=found["numpy"],
-        mujoco=found["mujoco"],
-        genesis=found["genesis-world"],
-        rsl_rl=found["rsl-rl-lib"],
-        rl_games=found["rl-games"],
-        skrl=found["skrl"],
-        sb3=found["stable-baselines3"],
+        **{field: found.get(name) for name, field in _FIELDS.items()},
+        packages=rest,
         git_commit=git.get("commit"),
         git_branch=git.get("branch"),
         git_dirty=git.get("dirty"),

@@ -152,7 +152,10 @@ def workload_of(bundle: Bundle) -> dict[str, Any]:
         work["steps_per_iteration"] = bundle.runtime.steps_per_iteration
         work["iterations_completed"] = bundle.runtime.iterations_completed
         work["checkpoint"] = bundle.extra.get("checkpoint_sha256")
-    versions = {name: value for name, value in asdict(bundle.versions).items() if name not in _CHANGING}
+    versions = asdict(bundle.versions)
+    versions = {
+        name: value for name, value in {**versions, **versions.pop("packages")}.items() if name not in _CHANGING
+    }
     machine = bundle.hardware
     gpus = ", ".join(gpu.name for gpu in machine.gpu_devices) or "none"
     return {**work, **versions, "CPU": machine.cpu_name, "cores": machine.cpu_count, "GPU": gpus}
@@ -169,8 +172,8 @@ def _check_comparable(bundles: dict[Path, Bundle]) -> None:
     expected = workload_of(reference)
     for path, bundle in others:
         found = workload_of(bundle)
-        if different := [name for name in expected if expected[name] != found.get(name)]:
-            parts = [f"{name} {expected[name]} ≠ {found.get(name)}" for name in different]
+        if different := [name for name in {**expected, **found} if expected.get(name) != found.get(name)]:
+            parts = [f"{name} {expected.get(name)} ≠ {found.get(name)}" for name in different]
             raise UsageError(f"{first} and {path} cannot be compared: {'; '.join(parts)}")
 
 

@@ -85,19 +85,14 @@ def load_scenario(workload: Workload, phases: Phases, *, play: bool = False, lea
     return scenario
 
 
-def start_engine(scenario: Scenario) -> None:
+def start_engine(scenario: Scenario, notify: Callable[[str], None]) -> None:
     """What an engine does once per process."""
     cfg = scenario.env_cfg.simulation
     with scenario.phases.phase("app_launch"):
-        from genelab.sim.engine import device_of
+        from genelab.sim.engine import device_of, engine_of
 
         device_of(cfg)
-        if cfg.resolved_engine() == "genesis":
-            from genelab.sim.genesis_mapping import start_genesis
-
-            start_genesis(cfg, in_use=False)
-        else:
-            importlib.import_module("genelab.sim.mujoco_engine")
+        engine_of(cfg).start(cfg, notify)
 
 
 def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> Scenario:

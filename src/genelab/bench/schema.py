@@ -13,7 +13,6 @@ SCHEMA_VERSION = 1
 """Grows when a field changes its meaning or goes; a new field, which must have a default, does not change it."""
 
 Status = Literal["completed", "interrupted", "crashed"]
-Physics = Literal["mujoco", "genesis"]
 Scalar = str | int | float | bool | None
 
 
@@ -71,14 +70,16 @@ class Versions:
     git_branch: str | None = None
     git_dirty: bool | None = None
     """Whether it had changes that were not committed."""
+    packages: dict[str, str | None] = field(default_factory=dict)
+    """What engines and RL libraries that plugins brought run on, by distribution."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """What was chosen."""
 
-    physics_backend: Physics
-    """The engine that was used, whatever `auto` was asked for."""
+    physics_backend: str
+    """The engine that was used, whatever `auto` was asked for: mujoco, genesis or one that a plugin brought."""
     rendering_backend: str = "none"
     """What drew pictures."""
     overrides: tuple[str, ...] = ()

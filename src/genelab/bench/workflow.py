@@ -68,7 +68,7 @@ class Workflow(ABC, Generic[AnyBundle]):
         try:
             with monitor, _terminated_like_ctrl_c():
                 scenario = load_scenario(self.workload, self.phases, play=self.policy_acts, learns=self.learns)
-                start_engine(scenario)
+                start_engine(scenario, self.notify)
                 self.measure(scenario, monitor, output)
         except UsageError:
             refused = not monitor.measuring

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli import benchmark_workflows
-from genelab.cli.command import InputFile, import_modules, import_option, say
+from genelab.cli.command import InputFile, import_option, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 @click.option("--tolerance", type=click.FloatRange(min=0), default=0.1, help="Drop of the return that passes [0.1].")
 @import_option
 @click.pass_context
-def command(
-    ctx: click.Context, suite: Path | None, out: Path, reference: Path | None, tolerance: float, imports: Sequence[str]
-) -> None:
+def command(ctx: click.Context, suite: Path | None, out: Path, reference: Path | None, tolerance: float) -> None:
     """Measure speed (the commands below), or judge policies: evaluate every row of a suite and hold the returns
     against an earlier report.
 
@@ -48,7 +46,6 @@ def command(
         raise click.UsageError(f"what is to be measured? Pass --suite FILE, or one of {', '.join(command.commands)}")
     if reference is None and ctx.get_parameter_source("tolerance") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--tolerance is for the comparison with --reference FILE: pass both")
-    import_modules(imports)
     from genelab.rl.suite import run_suite
 
     result = run_suite(suite, out, reference=reference, tolerance=tolerance, notify=say)

@@ -17,7 +17,6 @@ from genelab.cli.command import (
     TaskCommand,
     add_options,
     best_option,
-    import_modules,
     say,
     shortcut_overrides,
     simulation_options,
@@ -201,7 +200,6 @@ def compare(ctx: click.Context, before: str, after: str, fail: float, warn: floa
 
 def _prepare(options: dict[str, Any]) -> tuple[Workload, Output]:
     """What is to be run, and where its bundle goes."""
-    import_modules(options["imports"])
     from genelab.bench.formatters import DEFAULT_OUT, Output, parse_formatters
     from genelab.bench.scenario import Workload
 

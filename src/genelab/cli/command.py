@@ -10,17 +10,29 @@ from typing import Any, TypeVar
 import click
 
 from genelab.config import TASKS, Override, split_overrides
+from genelab.sim import ENGINES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SEED = click.IntRange(0, 2**32 - 1)
 """What NumPy's and torch's generators both take."""
-ENGINES = ("auto", "mujoco", "genesis")
 CHECKPOINT_HELP = (
     "A checkpoint is a file, a run directory (its final or newest checkpoint, its best with --best), `latest` (of the "
     "task's newest run below ./logs) or `pretrained` (shipped with the task); a file of such a name is ./latest. It "
     "may be an address, too: file://, https:// or hf://owner/repository/file, with #sha256=HEX to say what must arrive."
 )
+
+
+class Registered(click.Choice[str]):
+    """A choice of what is registered when it is made, that is after `--import`."""
+
+    def __init__(self, names: Callable[[], Sequence[str]], *more: str) -> None:
+        self.case_sensitive = True
+        self._names, self._more = names, more
+
+    @property
+    def choices(self) -> Sequence[str]:  # type: ignore[override]
+        return (*self._names(), *self._more)
 
 
 class InputFile(click.Path):
@@ -81,9 +93,18 @@ def add_options(function: Function, *options: Callable[[Function], Function]) ->
 
 
 def import_option(function: Function) -> Function:
-    """The option that imports code which is not installed."""
-    text = "Import a module, or a .py file, that brings tasks."
-    return click.option("--import", "imports", metavar="MODULE", multiple=True, help=text)(function)
+    """The option that imports code which is not installed; before the other options, which may be about what it has."""
+    text = "Import a module, or a .py file, that brings tasks, engines or RL libraries."
+    option = click.option(
+        "--import",
+        metavar="MODULE",
+        multiple=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_import_modules,
+        help=text,
+    )
+    return option(function)
 
 
 def task_argument(function: Function) -> Function:
@@ -97,7 +118,7 @@ def best_option(function: Function) -> Function:
     return click.option("--best", is_flag=True, help=text)(function)
 
 
-def simulation_options(function: Function, engines: Sequence[str] = ENGINES, viewer: bool = True) -> Function:
+def simulation_options(function: Function, more_engines: Sequence[str] = (), viewer: bool = True) -> Function:
     """The flags that stand for `env.simulation.*`, the same for every verb that runs a task."""
     vis = click.option("-v", "--vis", is_flag=True, help="Show a viewer; play then runs until it is closed.")
     options = (
@@ -105,7 +126,7 @@ def simulation_options(function: Function, engines: Sequence[str] = ENGINES, vie
         click.option("--headless", is_flag=True, help="Show no viewer."),
         click.option("--gpu", is_flag=True, help="Run on the GPU."),
         click.option("--dt", type=click.FloatRange(min=0, min_open=True), help="Physics step, s."),
-        click.option("--engine", type=click.Choice(engines), help="What steps the physics."),
+        click.option("--engine", type=Registered(ENGINES.choices, *more_engines), help="What steps the physics."),
     )
     return add_options(function, *options)
 
@@ -125,8 +146,8 @@ def shortcut_overrides(options: Mapping[str, Any]) -> list[Override]:
     return given
 
 
-def import_modules(modules: Sequence[str]) -> None:
-    """Import the code with tasks that the user named."""
+def _import_modules(ctx: click.Context, param: click.Parameter, modules: Sequence[str]) -> None:
+    """Import the code that the user named."""
     TASKS.imported.clear()
     for module in modules:
         TASKS.import_module(module)

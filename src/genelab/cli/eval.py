@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,9 @@ import click
 
 from genelab.cli.command import (
     CHECKPOINT_HELP,
-    ENGINES,
     SEED,
     TaskCommand,
     best_option,
-    import_modules,
     say,
     shortcut_overrides,
     simulation_options,
@@ -44,10 +42,9 @@ if TYPE_CHECKING:
 @click.option(
     "--physics", type=click.Choice(PHYSICS), default="fine", help="That of judging, that of training, or both [fine]."
 )
-@partial(simulation_options, engines=(*ENGINES, "all"), viewer=False)
+@partial(simulation_options, more_engines=("all",), viewer=False)
 def command(
     task: str,
-    imports: Sequence[str],
     checkpoint: str,
     best: bool,
     num_envs: int,
@@ -67,7 +64,6 @@ def command(
     if everywhere:
         options["engine"] = None
     changes = [*shortcut_overrides(options), *overrides]
-    import_modules(imports)
     from genelab.rl import EvalSettings, evaluate_engines, evaluate_physics, evaluate_task
 
     settings = EvalSettings(
@@ -85,7 +81,7 @@ def command(
     reports = report["engines"] if everywhere else report["variants"] if twice else {report["engine"]: report}
     _print(reports, report.get("changes", {}), settings.deterministic)
     if len(reports) > 1:
-        _print_overlap(report["difference"])
+        _print_overlaps(next(iter(reports)), report["differences"])
     click.echo(f"written to {out} after {sum(one['wall_clock_seconds'] for one in reports.values()):.1f} s")
 
 
@@ -96,9 +92,7 @@ def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], de
     from genelab.envs import describe_physics
 
     first, *_ = reports.values()
-    engines, physics = (
-        " and ".join(dict.fromkeys(one[key] for one in reports.values())) for key in ("engine", "physics")
-    )
+    engines, physics = (_listed(dict.fromkeys(one[key] for one in reports.values())) for key in ("engine", "physics"))
     where = engines if physics == "fine" else f"{engines} in {physics} physics"
     mode = "deterministic" if deterministic else "stochastic"
     click.echo(f"{first['task']}: {first['num_episodes']} episodes on {where}, {mode}, seed {first['seed']}")
@@ -114,21 +108,26 @@ def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], de
                 Console().print(_kinds_table(name, report))
 
 
+def _listed(words: Iterable[str]) -> str:
+    *several, last = words
+    return f"{', '.join(several)} and {last}" if several else last
+
+
 def _table(reports: Mapping[str, dict[str, Any]]) -> Table:
-    """Means with their 95 % intervals, a column for each report, and the difference of two."""
+    """Means with their 95 % intervals, a column for each report, and how the others differ from the first."""
     from rich.table import Table
 
-    table = Table("mean, 95 % interval", *reports)
-    if len(reports) == 2:
-        table.add_column("difference")
+    first, *others = reports
+    table = Table("mean, 95 % interval", first, *others)
+    for other in others:
+        table.add_column("difference" if len(others) == 1 else f"{other} − {first}")
     columns = list(reports.values())
     metrics = [report["metrics"] for report in columns]
 
     def row(name: str, values: Sequence[float | None], digits: int, texts: Sequence[str] | None = None) -> None:
         cells = list(texts or [_number(value, digits, "no number") for value in values])
-        if len(values) == 2:
-            a, b = values
-            cells.append("" if a is None or b is None else f"{b - a:+.{digits}f}")
+        a = values[0]
+        cells += ["" if a is None or b is None else f"{b - a:+.{digits}f}" for b in values[1:]]
         table.add_row(name, *cells)
 
     for name, digits in (("return", 3), ("length", 1)):
@@ -194,7 +193,9 @@ def _number(value: float | None, digits: int, absent: str = "not published") -> 
     return absent if value is None else f"{value:.{digits}f}"
 
 
-def _print_overlap(difference: dict[str, Any]) -> None:
-    same = difference["return_ci95_overlap"]
-    if same is not None:
-        click.echo(f"the 95 % intervals of the return {'overlap' if same else 'do not overlap'}")
+def _print_overlaps(first: str, differences: dict[str, dict[str, Any]]) -> None:
+    for other, difference in differences.items():
+        same = difference["return_ci95_overlap"]
+        if same is not None:
+            where = "" if len(differences) == 1 else f" on {first} and {other}"
+            click.echo(f"the 95 % intervals of the return{where} {'overlap' if same else 'do not overlap'}")

@@ -13,7 +13,6 @@ from genelab.cli.command import (
     CHECKPOINT_HELP,
     TaskCommand,
     best_option,
-    import_modules,
     say,
     shortcut_overrides,
     simulation_options,
@@ -43,7 +42,6 @@ from genelab.config import Override
 @partial(simulation_options, viewer=False)
 def command(
     task: str,
-    imports: Sequence[str],
     checkpoint: str,
     best: bool,
     format: Literal["torchscript", "onnx"] | None,
@@ -53,7 +51,6 @@ def command(
     **options: Any,
 ) -> None:
     changes = [*shortcut_overrides(options), *overrides]
-    import_modules(imports)
     from genelab.rl import export_task
 
     result = export_task(

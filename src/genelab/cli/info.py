@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genelab.cli.command import TaskCommand, import_modules, task_argument
+from genelab.cli.command import TaskCommand, task_argument
 from genelab.config import TASKS, Override, atomic_write_bytes, check_out, iter_fields
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 @click.option("--terrain", metavar="FILE", type=click.Path(path_type=Path), help="Draw the ground into FILE, a PNG.")
 def command(
     task: str,
-    imports: Sequence[str],
     play: bool,
     as_json: bool,
     mjcf: Path | None,
@@ -38,8 +37,8 @@ def command(
     """Show what a task is made of: terms, widths, weights, and every config path with its type and default."""
     from genelab.envs import describe_physics, make_env, physics_changes
     from genelab.rl.config import configure
+    from genelab.sim.registry import AUTO
 
-    import_modules(imports)
     cfg = TASKS.get(task)
     env_cfg = cfg.play_env if play and cfg.play_env is not None else cfg.env
     physics = {} if cfg.play_env is None else physics_changes(cfg.play_env, cfg.env)
@@ -47,7 +46,7 @@ def command(
     root = {"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}
     paths = [(item.path, item.type, item.text) for item in iter_fields(root)]
     # Widths are the same for one environment as for thousands, and on every engine.
-    env_cfg.scene.num_envs, env_cfg.simulation.engine, env_cfg.simulation.gpu = 1, "mujoco", False
+    env_cfg.scene.num_envs, env_cfg.simulation.engine, env_cfg.simulation.gpu = 1, AUTO, False
     for option, out in (("--mjcf", mjcf), ("--terrain", terrain)):
         if out is not None:
             check_out(out, option)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import click
 
-from genelab.cli.command import Command, import_modules, import_option
+from genelab.cli.command import Command, import_option
 from genelab.config import TASKS
 
 
@@ -15,9 +14,8 @@ from genelab.config import TASKS
 @click.option("--filter", "pattern", default="", metavar="TEXT", help="Only tasks whose id or robot contains TEXT.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @import_option
-def command(pattern: str, as_json: bool, imports: Sequence[str]) -> None:
+def command(pattern: str, as_json: bool) -> None:
     """List the registered tasks."""
-    import_modules(imports)
     needle = pattern.lower()
     entries = [entry for entry in TASKS.entries() if needle in f"{entry.id} {entry.robot}".lower()]
     if as_json:

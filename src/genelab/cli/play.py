@@ -15,7 +15,6 @@ from genelab.cli.command import (
     InputFile,
     TaskCommand,
     best_option,
-    import_modules,
     say,
     shortcut_overrides,
     simulation_options,
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
 @profile_options
 def command(
     task: str,
-    imports: Sequence[str],
     overrides: Sequence[Override],
     agent: Any,
     checkpoint: str | None,
@@ -77,7 +75,6 @@ def command(
 ) -> None:
     viewer = viewer_from(options)
     changes = [*shortcut_overrides(options), *overrides]
-    import_modules(imports)
     from genelab.rl import play_task, replay_dump
 
     film = film_from(options)

@@ -13,7 +13,6 @@ from genelab.cli.command import (
     SEED,
     TaskCommand,
     add_options,
-    import_modules,
     say,
     shortcut_overrides,
     simulation_options,
@@ -22,7 +21,7 @@ from genelab.cli.command import (
 from genelab.cli.film import train_film_options, training_film_from
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
-from genelab.config import Override
+from genelab.config import TASKS, Override
 
 if TYPE_CHECKING:
     from genelab.rl import TrainResult
@@ -110,7 +109,6 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def command(
     ctx: click.Context,
     task: str,
-    imports: Sequence[str],
     overrides: Sequence[Override],
     num_envs: int | None,
     max_iterations: int | None,
@@ -153,7 +151,6 @@ def command(
     if logger is not None:
         check_logger(logger)
     rank = enter_rank()
-    import_modules(imports)
     weights = None
     if checkpoint is not None:
         from genelab.rl.locate import find_checkpoint
@@ -196,10 +193,10 @@ def command(
                 **common,
             )
     if rank.leads:
-        _print(task, result, imports, resumable=rank.alone)
+        _print(task, result, resumable=rank.alone)
 
 
-def _print(task: str, result: TrainResult, imports: Sequence[str], *, resumable: bool) -> None:
+def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
     rate = result.env_steps / result.seconds if result.seconds else 0.0
     click.echo(f"{result.status}: {result.env_steps:,} env steps in {result.seconds:.1f} s ({rate:,.0f} per second)")
     click.echo(f"run        {result.path}")
@@ -211,24 +208,28 @@ def _print(task: str, result: TrainResult, imports: Sequence[str], *, resumable:
     checkpoint = f"--checkpoint {shlex.quote(str(result.checkpoint))}"
     if result.status == "interrupted":
         go_on = f"--resume {shlex.quote(str(result.path))}" if resumable else checkpoint
-        click.echo(f"go on with: genelab train {task} {go_on}")
+        click.echo(f"go on with: {shlex.join(['genelab', 'train', task, *_imports()])} {go_on}")
         raise click.exceptions.Exit(130)
-    world = "".join(f" {shlex.quote(word)}" for word in _world(task, result.overrides, imports))
+    world = "".join(f" {shlex.quote(word)}" for word in _world(task, result.overrides))
     click.echo(f"judge it:   genelab eval {task} {shlex.quote(str(result.checkpoint))}{world}")
     click.echo(f"look at it: genelab play {task} {checkpoint}{world}")
 
 
-def _world(task: str, overrides: Sequence[Override], imports: Sequence[str]) -> list[str]:
+def _world(task: str, overrides: Sequence[Override]) -> list[str]:
     """The words that make the world of a run again for its policy.
 
     What is for training only is left out, and so is the agent: the network is the checkpoint's.
     """
     from genelab.rl.evaluator import world_of_run
 
-    words = [f"--import={module}" for module in imports]
+    words = _imports()
     for change in world_of_run(task, [change for change in overrides if _lasts(change.path.replace("-", "_"))])[1]:
         words.append(f"--{_SHORT.get(change.path, change.path)}={change.text}")
     return words
+
+
+def _imports() -> list[str]:
+    return [f"--import={module}" for module in TASKS.imported]
 
 
 def _lasts(path: str) -> bool:
@@ -241,9 +242,11 @@ def _given(ctx: click.Context, name: str) -> bool:
 
 def _words(ctx: click.Context, without: Sequence[str]) -> list[str]:
     """The command line, for another process: what the user gave, but for these options."""
-    words = [ctx.params["task"]]
+    words = [ctx.params["task"], *_imports()]
     for param in ctx.command.params:
-        if isinstance(param, click.Option) and _given(ctx, str(param.name)) and param.name not in without:
+        if not isinstance(param, click.Option) or not param.expose_value or param.name in without:
+            continue
+        if _given(ctx, str(param.name)):
             flag, value = max(param.opts, key=len), ctx.params[str(param.name)]
             values = value if isinstance(value, tuple) else [value]
             words += [flag] if param.is_flag else [f"{flag}={one}" for one in values]

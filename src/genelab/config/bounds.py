@@ -7,11 +7,12 @@ bounds.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from genelab.config.hints import (
     MAPPINGS,
     SEQUENCES,
+    choices_of,
     field_types,
     is_config,
     join_path,
@@ -85,12 +86,13 @@ def _check(value: Any, hint: Any, path: str) -> None:
     if len(members) > 1:
         _check_any(value, members, path)
         return
-    if get_origin(hint) is Annotated:
+    choices = choices_of(hint)
+    if choices is None and get_origin(hint) is Annotated:
         hint, *rules = get_args(hint)
         for rule in rules:
             _refuse(rule.complaint(value), value, path)
-    if get_origin(hint) is Literal:
-        _check_choice(value, get_args(hint), path)
+    if choices is not None:
+        _check_choice(value, choices, path)
     elif isinstance(value, float) and math.isnan(value):
         _refuse("must be a number", value, path)
     elif is_config(value):

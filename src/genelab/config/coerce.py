@@ -9,13 +9,14 @@ import types
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from genelab.config.hints import (
     CALLABLES,
     MAPPINGS,
     SEQUENCES,
     UNTYPED,
+    choices_of,
     element_types,
     is_config,
     origin_of,
@@ -90,8 +91,8 @@ def _coerce(value: Any, hint: Any) -> Any:
     if len(members) > 1:
         return _coerce_union(value, members)
     origin = origin_of(hint)
-    if origin is Literal:
-        return _coerce_choice(value, get_args(hint))
+    if (choices := choices_of(hint)) is not None:
+        return _coerce_choice(value, choices)
     if origin in CALLABLES:
         return _coerce_callable(value, hint)
     if origin in SEQUENCES:
@@ -267,8 +268,8 @@ def readable(hint: Any) -> str:
     if len(members) > 1:
         return " | ".join(map(readable, members))
     origin, args = origin_of(hint), get_args(hint)
-    if origin is Literal:
-        return " | ".join(map(repr, args))
+    if (choices := choices_of(hint)) is not None:
+        return " | ".join(map(repr, choices))
     if origin is types.NoneType:
         return "None"
     if hint is ...:

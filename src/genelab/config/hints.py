@@ -8,10 +8,10 @@ import inspect
 import operator
 import sys
 import types
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 SEQUENCES = (list, tuple, collections.abc.Sequence)
 MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
@@ -39,11 +39,18 @@ class Namespace(dict[str, Any]):
 UNTYPED = (Any, object, Unknown)
 
 
+@dataclass(frozen=True)
+class OneOf:
+    """`Annotated[str, OneOf(names)]` is a `Literal` whose choices are asked for when they are needed: a registry's."""
+
+    names: Callable[[], Sequence[str]]
+
+
 @functools.cache
 def field_types(cls: type, *, with_bounds: bool = False) -> Mapping[str, Any]:
     """The annotated type of each field of a dataclass; `Any` where the annotation cannot be resolved.
 
-    What `Annotated` adds to a type is left out, unless the bounds are asked for.
+    What `Annotated` adds to a type is left out, unless it is a choice or the bounds are asked for.
     """
     resolved = {}
     for field in fields(cls):
@@ -60,7 +67,10 @@ def resolve(annotation: Any, names: Mapping[str, Any], *, with_bounds: bool = Fa
     """What an annotation means where these names are known; `Any` if that cannot be told."""
     holder = type("holder", (), {"__annotations__": {"it": annotation}})
     try:
-        return get_type_hints(holder, {}, Namespace(names), with_bounds)["it"]
+        hint = get_type_hints(holder, {}, Namespace(names), include_extras=True)["it"]
+        if with_bounds or _one_of(hint) is not None:
+            return hint
+        return get_type_hints(holder, {}, Namespace(names))["it"]
     except (NameError, AttributeError, TypeError, SyntaxError):
         return Any
 
@@ -74,6 +84,19 @@ def parameter_types(func: Any) -> ParameterTypes:
     call = inspect.unwrap(func.__call__ if isinstance(func, type) else func)
     names = {**vars(builtins), **getattr(call, "__globals__", {})}
     return ParameterTypes({key: resolve(hint, names) for key, hint in getattr(call, "__annotations__", {}).items()})
+
+
+def choices_of(hint: Any) -> tuple[Any, ...] | None:
+    """What a value may be, if the annotation lists it or says where the list is; None if it does neither."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    rule = _one_of(hint)
+    return None if rule is None else tuple(rule.names())
+
+
+def _one_of(hint: Any) -> OneOf | None:
+    rules = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((rule for rule in rules if isinstance(rule, OneOf)), None)
 
 
 def origin_of(hint: Any) -> Any:
@@ -145,7 +168,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 def _fits(value: Any, hint: Any) -> bool:
     kind = origin_of(hint)
-    if kind is Literal:
+    if choices_of(hint) is not None:
         return _is_choice(value, hint)
     if kind in CALLABLES:
         return isinstance(value, type) if kind is type else callable(value)
@@ -160,7 +183,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _is_choice(value: Any, hint: Any) -> bool:
-    choices = [choice for member in union_members(hint) if origin_of(member) is Literal for choice in get_args(member)]
+    choices = [choice for member in union_members(hint) for choice in choices_of(member) or ()]
     return any(type(value) is type(choice) and value == choice for choice in choices)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import importlib.util
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,11 +30,10 @@ from genelab.rl.probe import probe_size, probe_velocity, velocity_command
 from genelab.rl.report import Show, show_nothing, write_report
 from genelab.rl.run import versions
 from genelab.rl.statistics import mean_interval, overlap, share_interval
+from genelab.sim import ENGINES, ModelError
 
 MAX_EPISODE_S = 30.0
 """Longer episodes, such as the endless ones of a play config, are cut to this, s."""
-ENGINES = ("mujoco", "genesis")
-"""What `--engine all` stands for; Genesis, which is slow to start, comes last."""
 PHYSICS: tuple[Physics, ...] = ("fine", "coarse")
 """What `--physics both` stands for."""
 
@@ -217,16 +215,22 @@ def evaluate_engines(
     notify: Callable[[str], None] = lambda message: None,
     show: Show = show_nothing,
 ) -> dict[str, Any]:
-    """Evaluate a checkpoint on every engine, one after the other, and compare; otherwise like `evaluate_task`."""
+    """Evaluate a checkpoint on every engine, one after the other, and compare with the first; else as `evaluate_task`.
+
+    An engine that cannot run here, or cannot express the model, is left out with a remark, if two others remain.
+    """
     settings = settings or EvalSettings()
     path = _prepare(task_id, checkpoint, best, settings.physics, overrides, out)
-    if importlib.util.find_spec("genesis") is None:
+    able, unable = ENGINES.runnable()
+    if len(able) < 2:
         raise UsageError(
-            "--engine all needs the Genesis engine, which is not installed: pip install 'genelab[genesis]'"
+            f"to compare takes two engines, and there is {' '.join(able)} alone: {'; '.join(unable.values())}"
         )
-    variants = {name: (settings, [*overrides, Override("env.simulation.engine", name)]) for name in ENGINES}
+    for reason in unable.values():
+        notify(f"left out: {reason}")
+    variants = {name: (settings, [*overrides, Override("env.simulation.engine", name)]) for name in able}
     report = {"task": TASKS.entry(task_id).id, "checkpoint": str(path)}
-    return _compare(report, "engines", variants, out, notify, show)
+    return _compare(report, "engines", variants, out, notify, show, not_run=list(unable))
 
 
 def evaluate_physics(
@@ -260,14 +264,25 @@ def _compare(
     out: Path | None,
     notify: Callable[[str], None],
     show: Show,
+    not_run: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The report with that of each variant under `key`, and how the second one differs from the first."""
-    report |= {key: {}, "difference": None, "not_run": list(variants)}
+    """The report with that of each variant under `key`, and how the others differ from the first."""
+    done: dict[str, Any] = {}
+    to_come = list(variants)
+    report |= {key: done, "difference": None, "differences": {}, "not_run": [*variants, *not_run]}
     for name, (settings, overrides) in variants.items():
-        report[key][name] = _evaluate(report["task"], Path(report["checkpoint"]), settings, overrides, notify, show)
-        report["not_run"].remove(name)
-        if not report["not_run"]:
-            report["difference"] = difference(*report[key].values())
+        to_come.remove(name)
+        try:
+            done[name] = _evaluate(report["task"], Path(report["checkpoint"]), settings, overrides, notify, show)
+            report["not_run"].remove(name)
+        except ModelError as error:
+            if len(done) + len(to_come) < 2:
+                raise
+            notify(f"left out: {error}")
+        first = next(iter(done), name)
+        report["differences"] = {other: difference(done[first], done[other]) for other in done if other != first}
+        if not to_come and len(done) == 2:
+            (report["difference"],) = report["differences"].values()
         if out is not None:  # now, for the next one may crash
             write_report(report, out)
     return report

@@ -1,19 +1,46 @@
-"""Engines: what steps the physics."""
+"""Engines: what steps the physics.
 
-from genelab.sim.cfg import SimulationCfg, SolverCfg
-from genelab.sim.contacts import ContactQuery, add_contact_sensor
-from genelab.sim.engine import (
-    Engine,
-    EngineError,
-    EnvIds,
-    Ids,
-    ModelError,
-    apply_options,
-    compile_spec,
-    create_engine,
-)
+Names are imported when they are used, so that offering the choice of an engine imports neither torch nor a simulator.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from genelab.sim.registry import ENGINES, register_engine
+
+if TYPE_CHECKING:
+    from genelab.sim.cfg import SimulationCfg, SolverCfg
+    from genelab.sim.contacts import ContactQuery, add_contact_sensor
+    from genelab.sim.engine import (
+        Engine,
+        EngineError,
+        EnvIds,
+        Ids,
+        ModelError,
+        apply_options,
+        compile_spec,
+        create_engine,
+    )
+
+_HOME = {
+    "ContactQuery": "genelab.sim.contacts",
+    "Engine": "genelab.sim.engine",
+    "EngineError": "genelab.sim.engine",
+    "EnvIds": "genelab.sim.engine",
+    "Ids": "genelab.sim.engine",
+    "ModelError": "genelab.sim.engine",
+    "SimulationCfg": "genelab.sim.cfg",
+    "SolverCfg": "genelab.sim.cfg",
+    "add_contact_sensor": "genelab.sim.contacts",
+    "apply_options": "genelab.sim.engine",
+    "compile_spec": "genelab.sim.engine",
+    "create_engine": "genelab.sim.engine",
+}
 
 __all__ = [
+    "ENGINES",
     "ContactQuery",
     "Engine",
     "EngineError",
@@ -26,4 +53,20 @@ __all__ = [
     "apply_options",
     "compile_spec",
     "create_engine",
+    "register_engine",
 ]
+
+register_engine("mujoco", "genelab.sim.mujoco_engine:MujocoEngine", packages=["mujoco"], default_on="cpu")
+register_engine(
+    "genesis",
+    "genelab.sim.genesis_engine:GenesisEngine",
+    extra="genesis",
+    packages=["genesis-world"],
+    default_on="cuda",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from genelab.config import Amount, Count, Finite, NonNegative, Positive, check_values
 from genelab.config.bounds import Bounds
+from genelab.config.hints import OneOf
+from genelab.sim.registry import ENGINES
 
-EngineName = Literal["auto", "mujoco", "genesis"]
+EngineName = Annotated[str, OneOf(ENGINES.choices)]
+"""`auto`, or an engine that is registered."""
 
 
 @dataclass(kw_only=True)
 class SolverCfg:
-    """Constraint solver settings, as in MJCF's `<option>`; both engines read them."""
+    """Constraint solver settings, as in MJCF's `<option>`; every engine reads them."""
 
     integrator: Literal["euler", "implicitfast"] = "implicitfast"
     """Time integration. `implicitfast` is stable for stiff position and velocity actuators."""
@@ -43,6 +46,8 @@ class SimulationCfg:
     """Physics step, s. The control step is `dt * decimation`."""
     engine: EngineName = "auto"
     """Which engine steps the physics; `auto` is Genesis on a GPU and MuJoCo on the CPU."""
+    engine_settings: dict[str, dict[str, Any]] = field(default_factory=ENGINES.settings)
+    """What only one engine knows, by its name: a third party's buffer sizes, say. See `register_engine`."""
     precision: Literal[32, 64] = 32
     """Bits of the tensors the MDP sees, and of Genesis; MuJoCo always computes in 64."""
     threads: Annotated[int, Bounds(0, 4096)] = 0
@@ -60,8 +65,6 @@ class SimulationCfg:
         """Refuse values no engine can run with."""
         check_values(self, "env.simulation")
 
-    def resolved_engine(self) -> Literal["mujoco", "genesis"]:
+    def resolved_engine(self) -> str:
         """The engine that `auto` stands for here."""
-        if self.engine != "auto":
-            return self.engine
-        return "genesis" if self.gpu else "mujoco"
+        return ENGINES.resolve(self.engine, "cuda" if self.gpu else "cpu")

@@ -1,5 +1,8 @@
 """The door between the world and whatever steps it.
 
+To bring an engine, subclass `Engine` in a file of your own and register it (`genelab.sim.registry`); the tests in
+`genelab.testing` tell whether it keeps the contract.
+
 An engine owns `num_envs` independent copies of one compiled MJCF. All it takes and gives are torch tensors of shape
 `(num_envs, ...)` on `device`, in the order of the compiled `model` (its joints, degrees of freedom, bodies and
 actuators, by MuJoCo's ids), quaternions `w x y z`, everything in the world frame unless it says otherwise. Nothing
@@ -8,8 +11,9 @@ above it asks which engine is below.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import mujoco
 import torch
@@ -19,9 +23,7 @@ from genelab.config import check_memory
 from genelab.errors import GenelabError, UsageError
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import ContactQuery
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from genelab.sim.registry import AUTO, ENGINES
 
 EnvIds = Tensor | None
 """Which environments: sorted indices of dtype int64, or None for all."""
@@ -38,10 +40,41 @@ class ModelError(EngineError, UsageError):
     """A model that does not compile, or that an engine cannot express."""
 
 
-class Engine(Protocol):
+Notify = Callable[[str], None]
+"""Takes remarks to the user, a line each."""
+
+
+class Engine(ABC):
     """Steps `num_envs` copies of one model."""
 
-    name: str
+    # -- what the engine is
+
+    name: ClassVar[str]
+    """The name it is registered by."""
+    title: ClassVar[str] = ""
+    """How messages call it; "": by its name."""
+
+    @classmethod
+    def called(cls) -> str:
+        """How messages call it."""
+        return cls.title or cls.name
+
+    @classmethod
+    def cannot_run(cls) -> str | None:
+        """Why it cannot run on this machine although its packages are installed; None if it can."""
+        return None
+
+    @classmethod  # noqa: B027
+    def start(cls, cfg: SimulationCfg, notify: Notify) -> None:
+        """What it does once per process: import the simulator, choose device and precision. Called for every world."""
+
+    @classmethod
+    def cannot_express(cls, model: mujoco.MjModel) -> Iterable[str]:
+        """What of this model it would step as something else, each by the name a user knows it by: "tendons"."""
+        return ()
+
+    # -- the world
+
     model: mujoco.MjModel
     num_envs: int
     device: torch.device
@@ -49,130 +82,160 @@ class Engine(Protocol):
     version: int
     """Grows with every change of state, so that what was derived from a state can be cached until the next."""
 
+    def __init__(
+        self,
+        cfg: SimulationCfg,
+        spec: mujoco.MjSpec,
+        num_envs: int,
+        device: torch.device,
+        contacts: Sequence[ContactQuery] = (),
+        *,
+        env_spacing: float = 0.0,
+        notify: Notify = lambda message: None,
+    ) -> None:
+        """Compile the spec, refuse what cannot be stepped, and start; what is built on it is the subclass's.
+
+        `contacts` are the columns of `contact_force`; `env_spacing` is for an engine that has all environments in one
+        scene, m.
+        """
+        self.model = compile_spec(spec)
+        check_size(self.model, num_envs, device)
+        self.refuse(self.model)
+        self.start(cfg, notify)
+        self.num_envs = num_envs
+        self.device = device
+        self.dtype = torch.float64 if cfg.precision == 64 else torch.float32
+        self.version = 0
+
+    @classmethod
+    def refuse(cls, model: mujoco.MjModel) -> None:
+        """Refuse a model that it cannot express, with a line that names what and where to go."""
+        for what in cls.cannot_express(model):
+            other = ENGINES.load(ENGINES.resolve(AUTO, "cpu"))
+            hint = "" if other is cls else f"; use the {other.called()} engine"
+            raise ModelError(f"the {cls.called()} engine cannot express {what}{hint}")
+
     # -- state; fresh tensors, safe to keep
 
     @property
+    @abstractmethod
     def qpos(self) -> Tensor:
         """Joint positions, `(N, nq)`."""
-        ...
 
     @property
+    @abstractmethod
     def qvel(self) -> Tensor:
         """Joint velocities, `(N, nv)`; a free joint's are world linear, then body angular, as MuJoCo has them."""
-        ...
 
     @property
+    @abstractmethod
     def ctrl(self) -> Tensor:
         """Actuator inputs of the last step, `(N, nu)`."""
-        ...
 
     @property
+    @abstractmethod
     def actuator_force(self) -> Tensor:
         """Forces the actuators applied in the last substep, `(N, nu)`."""
-        ...
 
     @property
+    @abstractmethod
     def qacc(self) -> Tensor:
         """Joint accelerations of the last substep, `(N, nv)`."""
-        ...
 
     @property
+    @abstractmethod
     def body_pos(self) -> Tensor:
         """Origins of the bodies, `(N, nbody, 3)`."""
-        ...
 
     @property
+    @abstractmethod
     def body_quat(self) -> Tensor:
         """Orientations of the bodies, `(N, nbody, 4)`."""
-        ...
 
     @property
+    @abstractmethod
     def body_lin_vel(self) -> Tensor:
         """Velocities of the bodies' origins, `(N, nbody, 3)`."""
-        ...
 
     @property
+    @abstractmethod
     def body_ang_vel(self) -> Tensor:
         """Angular velocities of the bodies, `(N, nbody, 3)`."""
-        ...
 
     def velocity_at(self, bodies: slice | Tensor, points: Tensor) -> Tensor:
         """Velocities of points `(N, B, 3)` in the world that move with these bodies, `(N, B, 3)`."""
-        ...
+        arm = points - self.body_pos[:, bodies]
+        return self.body_lin_vel[:, bodies] + torch.linalg.cross(self.body_ang_vel[:, bodies], arm)
 
     @property
+    @abstractmethod
     def body_com_pos(self) -> Tensor:
         """Centres of mass of the bodies, `(N, nbody, 3)`."""
-        ...
 
     @property
+    @abstractmethod
     def contact_force(self) -> Tensor:
         """Net force on each queried body in the last substep, `(N, num_contacts, 3)`; of a query `within` a body, the
         sum of the absolute forces along each axis."""
-        ...
 
     @property
+    @abstractmethod
     def contact_count(self) -> Tensor:
         """Number of contact points of each queried body in the last substep, `(N, num_contacts)`."""
-        ...
-
-    def jacobian(self, body: int, point: Tensor) -> tuple[Tensor, Tensor]:
-        """Translational and rotational Jacobian of a world point `(N, 3)` on a body, `(N, 3, nv)` each."""
-        ...
 
     # -- changes
 
+    @abstractmethod
     def step(self, n: int) -> None:
         """Advance every environment by `n` physics steps with the controls held."""
-        ...
 
+    @abstractmethod
     def reset(self, env_ids: EnvIds) -> None:
         """Back to the model's initial state: default positions, no velocity, control, wrench or solver memory."""
-        ...
 
+    @abstractmethod
     def write_qpos(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
         """Set joint positions; body poses follow at the next `refresh`."""
-        ...
 
+    @abstractmethod
     def write_qvel(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
         """Set joint velocities; body velocities follow at the next `refresh`."""
-        ...
 
+    @abstractmethod
     def write_ctrl(self, values: Tensor, cols: Ids, env_ids: EnvIds = None) -> None:
         """Set actuator inputs."""
-        ...
 
+    @abstractmethod
     def write_wrench(self, force: Tensor, torque: Tensor, bodies: Ids, env_ids: EnvIds) -> None:
         """Set the force at the centre of mass and the torque on bodies, until set again or reset."""
-        ...
 
+    @abstractmethod
     def refresh(self) -> None:
         """Recompute what derives from the state where it was written since the last step."""
-        ...
 
     # -- model parameters, by MuJoCo's field names
 
+    @abstractmethod
     def set_model_field(self, field: str, values: Tensor, ids: Ids, env_ids: EnvIds) -> None:
         """Give environments their own values of a model field: `(len(env_ids), len(ids), ...)`."""
-        ...
 
+    @abstractmethod
     def get_model_field(self, field: str) -> Tensor:
         """Values of a model field as the physics has them, `(N, ...)`."""
-        ...
 
     # -- whole state, to stop and go on
 
+    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Everything the next step and the next reading depend on, model fields that were set included; copies."""
-        ...
 
+    @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to what `state_dict` gave; what follows is what followed then."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Free threads and memory."""
-        ...
 
 
 def create_engine(
@@ -182,17 +245,28 @@ def create_engine(
     contacts: Sequence[ContactQuery] = (),
     *,
     env_spacing: float = 0.0,
-    notify: Callable[[str], None] | None = None,
+    notify: Notify | None = None,
 ) -> Engine:
     """Compile the spec and build the engine the config asks for."""
-    device = device_of(cfg)
-    if cfg.resolved_engine() == "mujoco":
-        from genelab.sim.mujoco_engine import MujocoEngine
+    device, engine = device_of(cfg), engine_of(cfg)
+    say = notify or (lambda message: None)
+    return engine(cfg, spec, num_envs, device, contacts, env_spacing=env_spacing, notify=say)
 
-        return MujocoEngine(cfg, spec, num_envs, device, contacts)
-    from genelab.sim.genesis_engine import GenesisEngine
 
-    return GenesisEngine(cfg, spec, num_envs, device, contacts, env_spacing=env_spacing, notify=notify)
+def engine_of(cfg: SimulationCfg) -> type[Engine]:
+    """The engine the config asks for, if it can run here."""
+    return ENGINES.load(cfg.resolved_engine())
+
+
+def assign(target: Tensor, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+    """`target[env_ids, cols] = values` with rows and columns chosen independently."""
+    values = values.to(target.device, target.dtype)
+    rows = slice(None) if env_ids is None else env_ids.to(target.device)
+    if isinstance(cols, slice):
+        target[rows, cols] = values
+    else:
+        columns = torch.as_tensor(cols, device=target.device)
+        target[rows if isinstance(rows, slice) else rows[:, None], columns] = values
 
 
 def device_of(cfg: SimulationCfg) -> torch.device:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,24 +28,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genelab.errors import ConfigError, did_you_mean
 from genelab.sim import genesis_mapping as mapping
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import ContactQuery
-from genelab.sim.engine import EngineError, EnvIds, Ids, check_size, compile_spec
+from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, Notify, assign
+from genelab.sim.genesis_fields import ModelFields, as_slice
+from genelab.sim.genesis_mapping import in_any_mode
 
-_MODEL_FIELDS = (
-    "body_mass",
-    "body_ipos",
-    "body_inertia",
-    "dof_armature",
-    "dof_damping",
-    "dof_frictionloss",
-    "jnt_range",
-    "geom_friction",
-    "actuator_gainprm",
-    "actuator_biasprm",
-)
 _READINGS = ("actuator_force", "contact_force", "contact_count")
 """Readings of the last substep that the state does not determine."""
 _COMPILING = "Genesis compiles its kernels for this model: that takes minutes, and seconds from the next start on"
@@ -55,15 +44,10 @@ _COMPILES_AFTER = 20.0
 _engines: weakref.WeakSet[GenesisEngine] = weakref.WeakSet()
 
 
-_in_any_mode = torch.inference_mode()
-"""Around what writes to the solver: it keeps its tensors. One that was made in inference mode may be written to in this
-mode only; one that was not, in both."""
-
-
 @contextmanager
-def _told_if_slow(notify: Callable[[str], None] | None, message: str, seconds: float) -> Iterator[None]:
+def _told_if_slow(notify: Notify, message: str, seconds: float) -> Iterator[None]:
     """Say why it takes so long, if it does."""
-    timer = threading.Timer(seconds, notify or (lambda message: None), (message,))
+    timer = threading.Timer(seconds, notify, (message,))
     timer.daemon = True
     timer.start()
     try:
@@ -72,10 +56,19 @@ def _told_if_slow(notify: Callable[[str], None] | None, message: str, seconds: f
         timer.cancel()
 
 
-class GenesisEngine:
+class GenesisEngine(Engine):
     """Steps all environments with Genesis; see `Engine` for the meaning of each member."""
 
     name = "genesis"
+    title = "Genesis"
+
+    @classmethod
+    def start(cls, cfg: SimulationCfg, notify: Notify) -> None:
+        mapping.start_genesis(cfg, in_use=len(_engines) > 0)
+
+    @classmethod
+    def cannot_express(cls, model: mujoco.MjModel) -> Iterable[str]:
+        return mapping.inexpressible(model)
 
     def __init__(
         self,
@@ -86,17 +79,12 @@ class GenesisEngine:
         contacts: Sequence[ContactQuery] = (),
         *,
         env_spacing: float = 0.0,
-        notify: Callable[[str], None] | None = None,
+        notify: Notify = lambda message: None,
     ) -> None:
-        self.model = compile_spec(spec)
-        check_size(self.model, num_envs, device)
-        mapping.check_expressible(self.model)
-        self._actuated = mapping.actuator_dofs(self.model)
-        self._gs = mapping.start_genesis(cfg, in_use=len(_engines) > 0)
-        self.num_envs = num_envs
-        self.device = device
-        self.dtype = torch.float64 if cfg.precision == 64 else torch.float32
-        self.version = 0
+        super().__init__(cfg, spec, num_envs, device, contacts, env_spacing=env_spacing, notify=notify)
+        import genesis as gs
+
+        self._gs = gs
         self._cache: dict[str, Tensor] = {}
         with _told_if_slow(notify, _COMPILING, _COMPILES_AFTER):
             self._scene, self._entity, terrain = mapping.build_scene(
@@ -106,20 +94,19 @@ class GenesisEngine:
         self._solver = self._scene.rigid_solver
         self._first = self.model.nbody - self._entity.n_links  # 1 where Genesis leaves the world body out
         self._prepare()
-        mapping.combine_as_mujoco(self._solver, self.model, self._geoms, self._friction)
-        self._actuate()
+        mapping.combine_as_mujoco(self._solver, self.model, self._fields.geoms, self._fields.friction)
+        self._fields.actuate()
         self._queries = [(*self._contact_masks(query, terrain is not None), query.within) for query in contacts]
         self.reset(None)
         self.refresh()
 
     def _prepare(self) -> None:
         model = self.model
-        self._geoms = np.concatenate(mapping.colliding_geoms(model))  # in Genesis's order
-        friction = self._constant(model.geom_friction[self._geoms])
-        self._friction = friction.expand(self.num_envs, *friction.shape).contiguous()  # (N, geoms, 3)
-        self._limited = np.flatnonzero(model.jnt_limited)
-        self._moves = self._constant(mapping.moving_dofs(model))
         self._qpos0 = self._constant(model.qpos0)
+        self._fields = ModelFields(self._entity, model, self.num_envs, self._qpos0, self._gs.tc_int)
+        self._actuated = as_slice(mapping.actuator_dofs(model))
+        control, _ = mapping.actuator_limits(model)
+        self._ctrl_low, self._ctrl_high = self._constant(control[:, 0]), self._constant(control[:, 1])
         self._ctrl = torch.zeros(self.num_envs, model.nu, dtype=self.dtype, device=self.device)
         self._ctrl_changed = True
         self._wrench = torch.zeros(self.num_envs, model.nbody, 6, dtype=self.dtype, device=self.device)
@@ -131,23 +118,6 @@ class GenesisEngine:
         # On the GPU read all contact slots: asking how many are in use would wait for the device.
         self._padded = self.device.type != "cpu"
         self._held: dict[str, Tensor] = {}  # readings that came with a state, until the next step
-
-    def _actuate(self) -> None:
-        """Every actuator becomes the affine law `gain * ctrl + bias . (1, position, velocity)`, all others none."""
-        model, zeros = self.model, torch.zeros(self.num_envs, self.model.nv, dtype=self.dtype, device=self.device)
-        self._solver.set_dofs_act_gain(zeros, slice(0, model.nv))
-        self._solver.set_dofs_act_bias(zeros, zeros, zeros, slice(0, model.nv))
-        control, force = mapping.actuator_limits(model)
-        self._ctrl_low, self._ctrl_high = self._constant(control[:, 0]), self._constant(control[:, 1])
-        self._reference = self._constant(mapping.actuator_reference(model))
-        if model.nu:
-            self._actuated_dofs = _as_slice(self._actuated)
-            rows = (self.num_envs, model.nu)
-            low, high = (self._constant(force[:, i]).expand(rows) for i in range(2))
-            self._solver.set_dofs_force_range(low, high, self._actuated_dofs)
-            for field in ("actuator_gainprm", "actuator_biasprm"):
-                values = self._constant(getattr(model, field)).expand(*rows, -1)
-                self._set_field(field, values, list(range(model.nu)), None)
 
     def _contact_masks(self, query: ContactQuery, terrain: bool) -> tuple[Tensor, Tensor]:
         """Which of Genesis's links are the body, and which the other; the ground is part of the world."""
@@ -236,10 +206,6 @@ class GenesisEngine:
     def body_ang_vel(self) -> Tensor:
         return self._read("body_ang_vel", lambda: self._bodies(self._entity.get_links_ang()))
 
-    def velocity_at(self, bodies: slice | Tensor, points: Tensor) -> Tensor:
-        arm = points - self.body_pos[:, bodies]
-        return self.body_lin_vel[:, bodies] + torch.linalg.cross(self.body_ang_vel[:, bodies], arm)
-
     @property
     def body_com_pos(self) -> Tensor:
         centre = self._gs.link_ref_frame.link_COM
@@ -276,34 +242,20 @@ class GenesisEngine:
         self._cache["contact_force"], self._cache["contact_count"] = torch.cat(forces, 1), torch.cat(counts, 1)
         return self._cache[name]
 
-    def jacobian(self, body: int, point: Tensor) -> tuple[Tensor, Tensor]:
-        # From the solver's motion axes about the tree's centre of mass, as MuJoCo does: Genesis's own Jacobian turns a
-        # free joint about world axes, though its velocities are about body axes.
-        dofs, nv = self._solver.dyn_state.dofs, self.model.nv
-        if body < self._first:
-            zeros = torch.zeros(self.num_envs, 3, nv, dtype=self.dtype, device=self.device)
-            return zeros, zeros.clone()
-        moves = self._moves[body, :, None]
-        rotation = self._array(dofs.cdof_ang, nv) * moves  # (N, nv, 3)
-        centre = self._entity.get_links_pos(ref=self._gs.link_ref_frame.root_COM)[:, body - self._first]
-        arm = (point.to(self.device, self.dtype) - centre)[:, None].expand_as(rotation)
-        translation = self._array(dofs.cdof_vel, nv) * moves + torch.linalg.cross(rotation, arm)
-        return translation.transpose(1, 2).contiguous(), rotation.transpose(1, 2).contiguous()
-
     # -- changes
 
     def _changed(self) -> None:
         self.version += 1
         self._cache.clear()
 
-    @_in_any_mode
+    @in_any_mode
     def _apply_ctrl(self) -> None:
         if self._ctrl_changed and self.model.nu:
             ctrl = torch.clamp(self._ctrl, self._ctrl_low, self._ctrl_high)
-            self._solver.control_dofs_position(ctrl, self._actuated_dofs)
+            self._solver.control_dofs_position(ctrl, self._actuated)
         self._ctrl_changed = False
 
-    @_in_any_mode
+    @in_any_mode
     def step(self, n: int) -> None:
         self._apply_ctrl()
         links = slice(0, self._entity.n_links)
@@ -321,7 +273,7 @@ class GenesisEngine:
             self._held.clear()
             self._changed()
 
-    @_in_any_mode
+    @in_any_mode
     def reset(self, env_ids: EnvIds) -> None:
         every = slice(None) if env_ids is None else env_ids.to(self.device)
         self._solver.collider.reset(self._rows(env_ids), cache_only=False)
@@ -341,12 +293,12 @@ class GenesisEngine:
     def write_qvel(self, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
         self._write(self._solver.set_dofs_velocity, values, cols, env_ids)
 
-    @_in_any_mode
+    @in_any_mode
     def _write(self, setter: Callable[..., None], values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
         rows = self._rows(env_ids)
         count = self.num_envs if rows is None else len(rows)
         if count > 0:
-            columns = cols if isinstance(cols, slice | Tensor) else _as_slice(cols)
+            columns = cols if isinstance(cols, slice | Tensor) else as_slice(cols)
             values = values.to(self.device, self.dtype).expand(count, values.shape[-1])
             setter(values, columns, rows, skip_forward=True)
             self._stale = True
@@ -356,25 +308,15 @@ class GenesisEngine:
         return None if env_ids is None else env_ids.to(self.device, self._gs.tc_int)
 
     def write_ctrl(self, values: Tensor, cols: Ids, env_ids: EnvIds = None) -> None:
-        self._assign(self._ctrl, values, cols, env_ids)
+        assign(self._ctrl, values, cols, env_ids)
         self._ctrl_changed = True
         self._cache.pop("ctrl", None)
 
     def write_wrench(self, force: Tensor, torque: Tensor, bodies: Ids, env_ids: EnvIds) -> None:
-        self._assign(self._wrench, torch.cat((force, torque), dim=-1), bodies, env_ids)
+        assign(self._wrench, torch.cat((force, torque), dim=-1), bodies, env_ids)
         self._wrench_set = bool(self._wrench.any())
 
-    def _assign(self, target: Tensor, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
-        """`target[env_ids, cols] = values` with rows and columns chosen independently."""
-        values = values.to(self.device, target.dtype)
-        rows = slice(None) if env_ids is None else env_ids.to(self.device)
-        if isinstance(cols, slice):
-            target[rows, cols] = values
-        else:
-            columns = torch.as_tensor(cols, device=self.device)
-            target[rows if isinstance(rows, slice) else rows[:, None], columns] = values
-
-    @_in_any_mode
+    @in_any_mode
     def refresh(self) -> None:
         if self._stale:
             # Positions and velocities together; Genesis would leave velocities alone after a write of only those.
@@ -386,82 +328,18 @@ class GenesisEngine:
     # -- model parameters
 
     def set_model_field(self, field: str, values: Tensor, ids: Ids, env_ids: EnvIds) -> None:
-        current = self.get_model_field(field)
         if env_ids is not None and len(env_ids) == 0:
             return
         self._has_own_fields = True
-        columns = _as_list(ids, current.shape[1])
-        self._assign(current, values, columns, env_ids)
-        rows = current if env_ids is None else current[env_ids.to(self.device)]
-        usable = [i for i, entry in enumerate(columns) if self._has(field, entry)]
-        if usable:
-            try:
-                self._set_field(field, rows[:, columns][:, usable], [columns[i] for i in usable], env_ids)
-            except self._gs.GenesisException as error:
-                raise EngineError(f"Genesis: {field}: {error}") from error
+        try:
+            self._fields.set(field, values, ids, env_ids)
+        except self._gs.GenesisException as error:
+            raise EngineError(f"Genesis: {field}: {error}") from error
         self._stale = True
         self._changed()
 
-    def _has(self, field: str, entry: int) -> bool:
-        """Whether Genesis has such a thing: not the world's mass, a joint without limits, a geom that is only seen."""
-        if field.startswith("body_"):
-            return entry > 0
-        return {"jnt_range": entry in self._limited, "geom_friction": entry in self._geoms}.get(field, True)
-
-    @_in_any_mode
-    def _set_field(self, field: str, values: Tensor, ids: list[int], env_ids: EnvIds) -> None:
-        """Write whole entries of a field, `(rows, len(ids), ...)`."""
-        solver, rows = self._solver, self._rows(env_ids)
-        links = [body - self._first for body in ids]
-        if field == "body_mass":
-            solver.set_links_mass(values, links, rows)
-        elif field == "body_ipos":
-            solver.set_links_COM(values, links, rows)
-        elif field == "body_inertia":
-            solver.set_links_inertia(torch.diag_embed(values), links, rows)
-        elif field == "jnt_range":
-            solver.set_dofs_limit(values[..., 0], values[..., 1], self.model.jnt_dofadr[ids].tolist(), rows)
-        elif field == "geom_friction":
-            geoms = [int(np.flatnonzero(self._geoms == geom)[0]) for geom in ids]
-            self._assign(self._friction, values, geoms, env_ids)
-        elif field == "actuator_gainprm":
-            solver.set_dofs_act_gain(values[..., 0], self._actuated[ids].tolist(), rows)
-        elif field == "actuator_biasprm":
-            bias, slope, damping = values[..., :3].unbind(dim=-1)
-            bias = bias + slope * self._reference[ids]
-            solver.set_dofs_act_bias(bias, slope, damping, self._actuated[ids].tolist(), rows)
-        else:
-            getattr(solver, f"set_dofs_{field.removeprefix('dof_')}")(values, ids, rows)
-
     def get_model_field(self, field: str) -> Tensor:
-        if field not in _MODEL_FIELDS:
-            raise ConfigError(
-                f"the Genesis engine cannot randomise {field!r}.{did_you_mean(field, _MODEL_FIELDS)} "
-                f"It can: {', '.join(_MODEL_FIELDS)}."
-            )
-        shared = self._constant(getattr(self.model, field))
-        values = shared.expand(self.num_envs, *shared.shape).clone()
-        entity, first = self._entity, self._first
-        if field == "body_mass":
-            values[:, first:] = entity.get_links_mass()
-        elif field == "body_ipos":
-            values[:, first:] = entity.get_links_COM()
-        elif field == "body_inertia":
-            values[:, first:] = entity.get_links_inertia().diagonal(dim1=-2, dim2=-1)
-        elif field == "jnt_range":
-            dofs = self.model.jnt_dofadr[self._limited]
-            values[:, self._limited] = torch.stack(entity.get_dofs_limit(), dim=-1)[:, dofs]
-        elif field == "geom_friction":
-            values[:, self._geoms] = self._friction
-        elif field == "actuator_gainprm":
-            values[..., 0] = entity.get_dofs_act_gain()[:, self._actuated]
-        elif field == "actuator_biasprm":
-            terms = [term[:, self._actuated] for term in entity.get_dofs_act_bias()]
-            terms[0] = terms[0] - terms[1] * self._reference
-            values[..., :3] = torch.stack(terms, dim=-1)
-        else:
-            values[:] = getattr(entity, f"get_dofs_{field.removeprefix('dof_')}")()
-        return values
+        return self._fields.get(field)
 
     # -- whole state
 
@@ -469,7 +347,7 @@ class GenesisEngine:
         from genesis.utils.misc import data_to_array
 
         arrays = {name: data_to_array(array, to_torch=True, copy=True) for name, array in self._state_arrays()}
-        own = {"ctrl": self._ctrl, "wrench": self._wrench, "moved": self._moved, "friction": self._friction}
+        own = {"ctrl": self._ctrl, "wrench": self._wrench, "moved": self._moved, "friction": self._fields.friction}
         readings = {name: getattr(self, name) for name in _READINGS}
         copies = {name: value.detach().to("cpu", copy=True) for name, value in {**arrays, **own, **readings}.items()}
         return {**copies, "own_fields": self._has_own_fields}
@@ -488,7 +366,7 @@ class GenesisEngine:
 
         return frozenset({DataKind.STATE, DataKind.INFO} if self._has_own_fields else {DataKind.STATE})
 
-    @_in_any_mode
+    @in_any_mode
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         from genesis.engine.states.solvers import SolverCheckpoint
 
@@ -498,7 +376,7 @@ class GenesisEngine:
         self._ctrl.copy_(state["ctrl"])
         self._wrench.copy_(state["wrench"])
         self._moved.copy_(state["moved"])
-        self._friction.copy_(state["friction"])
+        self._fields.friction.copy_(state["friction"])
         self._ctrl_changed = self._any_moved = True
         self._wrench_set = bool(self._wrench.any())
         self._stale = False
@@ -509,17 +387,3 @@ class GenesisEngine:
         _engines.discard(self)
         self._cache.clear()
         self._scene.destroy()
-
-
-def _as_list(cols: Ids, width: int) -> list[int]:
-    if isinstance(cols, slice):
-        return list(range(width))[cols]
-    return [int(col) for col in cols]
-
-
-def _as_slice(ids: Sequence[int] | np.ndarray) -> slice | list[int]:
-    """Consecutive ids as a slice, which is a view where a list is a copy."""
-    ids = [int(i) for i in ids]
-    if ids and ids == list(range(ids[0], ids[0] + len(ids))):
-        return slice(ids[0], ids[0] + len(ids))
-    return ids

@@ -7,13 +7,15 @@ differently, or not at all, is worked out here: actuators, which geoms may touch
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import mujoco
 import numpy as np
+import torch
 from torch import Tensor
 
-from genelab.errors import UsageError
+from genelab.errors import summary
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.engine import EngineError, ModelError, compile_spec
 
@@ -21,18 +23,21 @@ _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _ONE_DOF = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
 _AFFINE = (int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE))
 
+in_any_mode = torch.inference_mode()
+"""Around what writes to the solver: it keeps its tensors. One that was made in inference mode may be written to in this
+mode only; one that was not, in both."""
 _started: tuple[int, bool] | None = None
 """Precision and GPU that Genesis, one per process, was started with."""
 
 
-def start_genesis(cfg: SimulationCfg, in_use: bool) -> Any:
-    """The module, set up for this precision and device."""
+def start_genesis(cfg: SimulationCfg, in_use: bool) -> None:
+    """Import Genesis and set it up for this precision and device."""
     global _started
     hook = sys.excepthook
     try:
         import genesis as gs
     except ImportError as error:
-        raise UsageError("the Genesis engine is not installed: pip install 'genelab[genesis]'") from error
+        raise EngineError(f"Genesis cannot be imported: {summary(error)}") from error
     finally:
         sys.excepthook = hook  # Genesis would print every exception twice
     wanted = (cfg.precision, cfg.gpu)
@@ -45,7 +50,6 @@ def start_genesis(cfg: SimulationCfg, in_use: bool) -> Any:
         backend = gs.gpu if cfg.gpu else gs.cpu
         gs.init(backend=backend, precision=str(cfg.precision), logging_level="error", theme="raw")
         _started = wanted
-    return gs
 
 
 # -- scene
@@ -146,8 +150,8 @@ def combine_as_mujoco(solver: Any, model: mujoco.MjModel, geoms: np.ndarray, fri
         combine_as_mujoco(solver, model, geoms, friction)
 
 
-def check_expressible(model: mujoco.MjModel) -> None:
-    """Refuse a model that Genesis would step as something else."""
+def inexpressible(model: mujoco.MjModel) -> Iterator[str]:
+    """What of a model Genesis would step as something else."""
     hfields = np.flatnonzero(model.geom_type == _HFIELD)
     springs = (model.jnt_stiffness > 0) & (model.qpos_spring[model.jnt_qposadr] != model.qpos0[model.jnt_qposadr])
     limited_balls = (model.jnt_limited == 1) & (model.jnt_type == int(mujoco.mjtJoint.mjJNT_BALL))
@@ -166,7 +170,12 @@ def check_expressible(model: mujoco.MjModel) -> None:
         (np.any(model.geom_bodyid[hfields]), "a height field on a moving body"),
     ):
         if bad:
-            raise ModelError(f"the Genesis engine cannot express {what}; use the MuJoCo engine")
+            yield what
+    for geom in colliding_geoms(model)[1]:
+        yield from _uneven(model, geom)
+    for i in range(model.nu):
+        if why := _why_not(model, i):
+            yield f"actuator {model.actuator(i).name or f'number {i}'!r}: {why}"
 
 
 # -- actuators
@@ -174,17 +183,7 @@ def check_expressible(model: mujoco.MjModel) -> None:
 
 def actuator_dofs(model: mujoco.MjModel) -> np.ndarray:
     """The degree of freedom each actuator drives, `(nu,)`."""
-    dofs = np.zeros(model.nu, dtype=np.int64)
-    for i in range(model.nu):
-        why = _why_not(model, i)
-        joint = model.actuator_trnid[i, 0]
-        if not why and joint in model.actuator_trnid[:i, 0]:
-            why = "its joint has another actuator"
-        if why:
-            name = model.actuator(i).name or f"number {i}"
-            raise ModelError(f"the Genesis engine cannot express actuator {name!r}: {why}")
-        dofs[i] = model.jnt_dofadr[joint]
-    return dofs
+    return model.jnt_dofadr[model.actuator_trnid[:, 0]].astype(np.int64)
 
 
 def _why_not(model: mujoco.MjModel, actuator: int) -> str:
@@ -201,6 +200,8 @@ def _why_not(model: mujoco.MjModel, actuator: int) -> str:
         return "its bias is not affine"
     if model.actuator_gear[actuator, 0] != 1:
         return "its gear is not 1"
+    if model.actuator_trnid[actuator, 0] in model.actuator_trnid[:actuator, 0]:
+        return "its joint has another actuator"
     return ""
 
 
@@ -272,17 +273,17 @@ def body_mask(model: mujoco.MjModel, name: str, subtree: bool) -> np.ndarray:
     return mask
 
 
-# -- kinematics and ground
+# -- ground
 
 
-def moving_dofs(model: mujoco.MjModel) -> np.ndarray:
-    """Which degrees of freedom move a body, `(nbody, nv)`."""
-    moves = np.zeros((model.nbody, model.nv), dtype=bool)
-    for body in range(1, model.nbody):
-        start, count = model.body_dofadr[body], model.body_dofnum[body]
-        moves[body] = moves[model.body_parentid[body]]
-        moves[body, start : start + count] = True
-    return moves
+def _uneven(model: mujoco.MjModel, geom: int) -> Iterator[str]:
+    """What of a height field Genesis does not have."""
+    field = model.geom_dataid[geom]
+    half_x, half_y = model.hfield_size[field, :2]
+    if not np.isclose(half_x / (model.hfield_ncol[field] - 1), half_y / (model.hfield_nrow[field] - 1)):
+        yield "a height field with different spacing along x and y"
+    if not np.allclose(model.geom_quat[geom], (1, 0, 0, 0)):
+        yield "a rotated height field"
 
 
 def terrain_morph(model: mujoco.MjModel, geom: int) -> dict[str, Any]:
@@ -291,10 +292,6 @@ def terrain_morph(model: mujoco.MjModel, geom: int) -> dict[str, Any]:
     rows, cols, start = model.hfield_nrow[field], model.hfield_ncol[field], model.hfield_adr[field]
     half_x, half_y, elevation, _ = model.hfield_size[field]
     spacing = 2 * half_x / (cols - 1)
-    if not np.isclose(spacing, 2 * half_y / (rows - 1)):
-        raise ModelError("the Genesis engine cannot express a height field with different spacing along x and y")
-    if not np.allclose(model.geom_quat[geom], (1, 0, 0, 0)):
-        raise ModelError("the Genesis engine cannot express a rotated height field")
     # MuJoCo: rows along y, centred, 0..1. Genesis: rows along x, from the corner, in metres.
     heights = model.hfield_data[start : start + rows * cols].reshape(rows, cols).T.astype(np.float64) * elevation
     corner = model.geom_pos[geom] - (half_x, half_y, 0.0)

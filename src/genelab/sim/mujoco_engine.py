@@ -21,7 +21,7 @@ from torch import Tensor
 from genelab.errors import ConfigError, did_you_mean
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import SLOTS_WITHIN, WIDTH_WITHIN, ContactQuery
-from genelab.sim.engine import EngineError, EnvIds, Ids, check_size, compile_spec
+from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, Notify, assign
 
 _INPUTS = ("qpos", "qvel", "ctrl", "xfrc_applied")
 _OUTPUTS = ("xpos", "xquat", "cvel", "subtree_com", "xipos", "actuator_force", "qacc", "sensordata")
@@ -35,10 +35,11 @@ def _log_warning(message: str) -> None:
 mujoco.set_mju_user_warning(_log_warning)
 
 
-class MujocoEngine:
+class MujocoEngine(Engine):
     """Steps all environments with MuJoCo; see `Engine` for the meaning of each member."""
 
     name = "mujoco"
+    title = "MuJoCo"
 
     def __init__(
         self,
@@ -47,13 +48,11 @@ class MujocoEngine:
         num_envs: int,
         device: torch.device,
         contacts: Sequence[ContactQuery] = (),
+        *,
+        env_spacing: float = 0.0,
+        notify: Notify = lambda message: None,
     ) -> None:
-        self.model = compile_spec(spec)
-        check_size(self.model, num_envs, device)
-        self.num_envs = num_envs
-        self.device = device
-        self.dtype = torch.float64 if cfg.precision == 64 else torch.float32
-        self.version = 0
+        super().__init__(cfg, spec, num_envs, device, contacts, env_spacing=env_spacing, notify=notify)
         self._stage = mujoco.mjtStage.mjSTAGE_VEL if cfg.fresh_kinematics else mujoco.mjtStage.mjSTAGE_NONE
         self._batch = Batch(self.model, num_envs, nthread=cfg.threads)
         self._views: dict[str, Tensor] = {}
@@ -159,13 +158,6 @@ class MujocoEngine:
     def contact_count(self) -> Tensor:
         return self._read("contact_count", lambda: self._views["sensordata"][:, self._contact_columns])
 
-    def jacobian(self, body: int, point: Tensor) -> tuple[Tensor, Tensor]:
-        translation, rotation = self._batch.jac(body, point.to("cpu", torch.float64).numpy())
-        return self._to_device(translation), self._to_device(rotation)
-
-    def _to_device(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self.device, self.dtype)
-
     # -- changes
 
     def _changed(self) -> None:
@@ -201,15 +193,15 @@ class MujocoEngine:
 
     def _write(self, name: str, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
         ids = None if env_ids is None else env_ids.cpu()
-        _assign(self._views[name], values, cols, ids)
+        assign(self._views[name], values, cols, ids)
         self._mark(None if ids is None else ids.numpy())
 
     def write_ctrl(self, values: Tensor, cols: Ids, env_ids: EnvIds = None) -> None:
-        _assign(self._views["ctrl"], values, cols, env_ids)
+        assign(self._views["ctrl"], values, cols, env_ids)
         self._cache.pop("ctrl", None)
 
     def write_wrench(self, force: Tensor, torque: Tensor, bodies: Ids, env_ids: EnvIds) -> None:
-        _assign(self._views["xfrc_applied"], torch.cat((force, torque), dim=-1), bodies, env_ids)
+        assign(self._views["xfrc_applied"], torch.cat((force, torque), dim=-1), bodies, env_ids)
 
     def refresh(self) -> None:
         if self._stale.any():
@@ -222,7 +214,7 @@ class MujocoEngine:
 
     def set_model_field(self, field: str, values: Tensor, ids: Ids, env_ids: EnvIds) -> None:
         _check_field(field)
-        _assign(torch.from_numpy(self._batch.expand(field)), values, ids, env_ids)
+        assign(torch.from_numpy(self._batch.expand(field)), values, ids, env_ids)
         self._has_own_fields = True
         rows = None if env_ids is None else env_ids.cpu().numpy()
         if field in mujoco.MjModel._setconst_inputs:
@@ -268,16 +260,3 @@ class MujocoEngine:
 def _check_field(field: str) -> None:
     if field not in MODEL_FIELDS:
         raise ConfigError(f"{field!r} is not a field of the model.{did_you_mean(field, MODEL_FIELDS)}")
-
-
-def _assign(target: Tensor, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
-    """`target[env_ids, cols] = values` with rows and columns chosen independently."""
-    values = values.to("cpu", target.dtype)
-    if isinstance(cols, slice):
-        target[slice(None) if env_ids is None else env_ids.cpu(), cols] = values
-        return
-    columns = torch.as_tensor(cols).cpu()
-    if env_ids is None:
-        target[:, columns] = values
-    else:
-        target[env_ids.cpu()[:, None], columns] = values
