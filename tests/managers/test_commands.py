@@ -12,7 +12,8 @@ from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import ConfigError
-from genelab.managers import CommandTerm, CommandTermCfg, TerminationTermCfg
+from genelab.managers import CommandTerm, CommandTermCfg, Meaning, TerminationTermCfg
+from genelab.managers.marks import Ball, Control
 from genelab.sim import EnvIds
 
 MakeEnv = Callable[..., ManagerBasedRlEnv]
@@ -115,3 +116,54 @@ def test_an_unknown_command(make_env: MakeEnv) -> None:
     env = make_env(commands={"count": CountCfg()})
     with pytest.raises(ConfigError, match=r"^no command is called 'cuont'\. Did you mean 'count'\?$"):
         env.commands["cuont"]
+
+
+@dataclass(kw_only=True)
+class PlaceCfg(CommandTermCfg):
+    """Somebody else's command."""
+
+    along: tuple[float, float] = (0.0, 1.0)
+    across: tuple[float, float] = (-2.0, 2.0)
+
+    def build(self, name: str, env: ManagerBasedRlEnv) -> CommandTerm:
+        return Place(name, self, env)
+
+
+class Place(Count):
+    drawn_from = ("along", "across")
+
+
+def test_a_command_is_steered_by_the_ranges_of_its_columns(make_env: MakeEnv) -> None:
+    env = make_env(commands={"place": PlaceCfg(), "count": CountCfg()})
+    place, count = env.commands.terms.values()
+    assert place.controls() == [Control("along", 0.0, 1.0), Control("across", -2.0, 2.0)]
+    place.meaning = lambda: Meaning(unit=("m", "rad"), columns=("far", "off"))  # type: ignore[method-assign]
+    assert [control.label for control in place.controls()] == ["far, m", "off, rad"]
+    assert count.controls() == []
+
+
+def test_where_somebody_steers_no_command_is_drawn(make_env: MakeEnv) -> None:
+    env = make_env(commands={"count": CountCfg()})
+    env.reset()
+    count = env.commands.term("count")
+    count.fix(torch.tensor([[7.0, 0.0]]), torch.tensor([1]))
+    env.reset()
+    assert draws(env) == [2.0, 7.0, 2.0, 2.0]
+    state = env.state_dict()
+    count.release()
+    env.reset()
+    assert draws(env) == [3.0, 8.0, 3.0, 3.0]
+    env.load_state_dict(state)
+    env.reset()
+    assert draws(env) == [3.0, 8.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("radius", [None, 0.2])
+def test_a_place_is_marked_by_a_ball(make_env: MakeEnv, radius: float | None) -> None:
+    env = make_env(commands={"count": CountCfg()})
+    term = env.commands.term("count")
+    term.goal_radius = radius
+    marks = term.marks(1, 0.5)
+    assert [(mark.centre.tolist(), mark.radius) for mark in marks if isinstance(mark, Ball)] == (
+        [] if radius is None else [(term.command[1].tolist(), 0.2)]
+    )

@@ -22,11 +22,12 @@ from genelab import TASKS
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedEnv, make_env
 from genelab.errors import GenelabError, UsageError
+from genelab.managers.marks import ASKED, DONE, GOAL, Arrow, Ball
 from genelab.rl import FilmOptions, train_task
 from genelab.viewer import Film, FilmCfg, offscreen, parse_size, puppet
 from genelab.viewer.camera import Camera
 from genelab.viewer.film import Encoder
-from genelab.viewer.marks import ASKED, DONE, GOAL, Arrow, Ball, marks_of
+from genelab.viewer.marks import marks_of
 from genelab.viewer.offscreen import tile_rectangles
 from genelab.viewer.puppet import Puppet
 from tests.lacking import lacking

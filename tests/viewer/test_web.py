@@ -152,6 +152,8 @@ def test_the_goal_of_the_chosen_environment_is_marked() -> None:
         viewer._show()
         offset = viewer._scene.fixed_bodies_frame.position
         assert ball.position - offset == pytest.approx(env.commands["goal"][i].numpy(), abs=1e-6)
+    (wheel,) = viewer._wheels  # and it can be moved by hand
+    assert [slider.label for slider in wheel.sliders] == ["x, m", "y, m", "z, m"]
     viewer.close()
     env.close()
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from genelab import math as gm
 from genelab.errors import ConfigError, did_you_mean
 from genelab.managers.base import Table
+from genelab.managers.marks import GOAL, Ball, Control, Mark
 from genelab.managers.meaning import Meaning
 from genelab.sim import EnvIds
 from genelab.state import Stateful
@@ -46,6 +47,8 @@ class CommandTerm(Stateful):
     """Fields of the config that are ranges `(low, high)` which the commands are drawn from."""
     goal_radius: float | None = None
     """For a command that is a place in the world, `(N, 3)`: how near is near enough, m. Pictures show it as a ball."""
+    fixed: Tensor | None = None
+    """Where somebody steers, `(N,)`."""
 
     def __init__(self, name: str, cfg: CommandTermCfg, env: ManagerBasedRlEnv) -> None:
         self.name = name
@@ -69,6 +72,37 @@ class CommandTerm(Stateful):
     def meaning(self) -> Meaning:
         """What its columns are."""
         return Meaning()
+
+    def marks(self, i: int, top: float) -> list[Mark]:
+        """What pictures show of environment `i`, always as many marks and in the same order.
+
+        The robot reaches `top` metres above its root.
+        """
+        if self.goal_radius is None:
+            return []
+        return [Ball(self.command[i].cpu().double().numpy(), self.goal_radius, GOAL)]
+
+    def controls(self) -> list[Control]:
+        """What a viewer offers to steer it with, one for each column: its ranges, if every column has one."""
+        if len(self.ranges) != self.command.shape[1]:
+            return []
+        told = self.meaning()
+        units = [told.unit] * len(self.ranges) if isinstance(told.unit, str) else told.unit
+        labels = [", ".join(filter(None, pair)) for pair in zip(told.columns or self.ranges, units, strict=True)]
+        return [Control(label, *ends) for label, ends in zip(labels, self.ranges.values(), strict=True)]
+
+    def fix(self, command: Tensor, env_ids: EnvIds = None) -> None:
+        """Ask for this from now on, `(len(env_ids), d)`: where somebody steers, no more commands are drawn."""
+        if self.fixed is None:
+            self.fixed = torch.zeros(self.env.num_envs, dtype=torch.bool, device=self.env.device)
+        rows = slice(None) if env_ids is None else env_ids
+        self.command[rows] = command.to(self.command)
+        self.fixed[rows] = True
+
+    def release(self, env_ids: EnvIds = None) -> None:
+        """Draw commands again; until the next is due, this one stays."""
+        if self.fixed is not None:
+            self.fixed[slice(None) if env_ids is None else env_ids] = False
 
     def restart(self) -> None:
         """Forget what past episodes changed."""
@@ -95,7 +129,7 @@ class CommandTerm(Stateful):
         self.time_left[env_ids] = gm.uniform(
             *self.cfg.resampling_time_range, (len(env_ids),), self.env.rng, self.env.dtype
         )
-        self.resample(env_ids)
+        self.resample(env_ids if self.fixed is None else env_ids[~self.fixed[env_ids]])
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         """Draw new commands for new episodes; returns what to log of the old ones."""

@@ -5,16 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from genelab import math as gm
 from genelab.managers import CommandTerm, CommandTermCfg, Meaning, Range
+from genelab.managers.marks import ASKED, DONE, Arrow, Mark
 from genelab.scene import Image
 from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
+
+_GAP = 0.1
+"""How far above the robot arrows start, m."""
+_LENGTH = 0.5
+"""Length of an arrow of 1 m/s, m."""
 
 
 @dataclass(kw_only=True)
@@ -48,6 +55,7 @@ class VelocityCommand(CommandTerm):
     """Holds a velocity for each environment, `(N, 3)`."""
 
     cfg: VelocityCommandCfg
+    fixed: Tensor
     drawn_from = ("lin_vel_x", "lin_vel_y", "ang_vel_z")
 
     def __init__(self, name: str, cfg: VelocityCommandCfg, env: ManagerBasedRlEnv) -> None:
@@ -64,7 +72,6 @@ class VelocityCommand(CommandTerm):
 
     def resample(self, env_ids: Tensor) -> None:
         """Draw which kind of command it is, then the command."""
-        env_ids = env_ids[~self.fixed[env_ids]]
         cfg = self.cfg
         low, high = (self._row(*ends) for ends in zip(*self.ranges.values(), strict=True))
         command = gm.uniform(low, high, (len(env_ids), 3), self.env.rng, self.env.dtype)
@@ -80,11 +87,8 @@ class VelocityCommand(CommandTerm):
         self.heading_target[env_ids] = cfg.heading[0] + (cfg.heading[1] - cfg.heading[0]) * heading
 
     def fix(self, command: Tensor, env_ids: EnvIds = None) -> None:
-        """Ask for this from now on, `(len(env_ids), 3)`: whoever steers draws no more commands."""
-        rows = slice(None) if env_ids is None else env_ids
-        self.command[rows] = command
-        self.fixed[rows] = True
-        self.holds_heading[rows] = False
+        super().fix(command, env_ids)
+        self.holds_heading[slice(None) if env_ids is None else env_ids] = False
 
     def meaning(self) -> Meaning:
         return Meaning(
@@ -93,6 +97,19 @@ class VelocityCommand(CommandTerm):
             columns=("forward", "left", "turn"),
             mirror=Image((0, 1, 2), (1.0, -1.0, -1.0)),
         )
+
+    def marks(self, i: int, top: float) -> list[Mark]:
+        """A green arrow for what is asked, and below it a blue one for what is done; they start above the robot."""
+        robot = self.robot
+        place, velocity = (values[i].cpu().double().numpy() for values in (robot.root_pos_w, robot.root_lin_vel_b))
+        heading = float(robot.heading_w[i])
+        forward = np.array([np.cos(heading), np.sin(heading), 0.0])
+        left = np.array([-forward[1], forward[0], 0.0])
+        marks: list[Mark] = []
+        for values, rgba, drop in ((self.command[i].tolist(), ASKED, 0.0), (velocity, DONE, 0.05)):
+            vector = _LENGTH * (values[0] * forward + values[1] * left)
+            marks.append(Arrow(place + np.array([0.0, 0.0, top + _GAP - drop]), vector, rgba))
+        return marks
 
     def update(self) -> None:
         """Turn towards the headings that are to be held, and measure the way."""

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from genelab.errors import GenelabError, summary
-from genelab.viewer.marks import Mark
+from genelab.managers.marks import Mark
 from genelab.viewer.puppet import Puppet
 
 MAX_GEOMS = 5000

@@ -20,11 +20,12 @@ import torch
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError
-from genelab.mdp import VelocityCommand
+from genelab.managers import CommandTerm
+from genelab.managers.marks import Arrow, Ball, Mark
 from genelab.viewer.base import Player, ViewerCfg
 from genelab.viewer.camera import AZIMUTH, ELEVATION
 from genelab.viewer.guard import Guard, is_number
-from genelab.viewer.marks import Arrow, Ball, Mark, marks_of
+from genelab.viewer.marks import marks_of
 from genelab.viewer.pace import SPEEDS, Pace
 from genelab.viewer.puppet import SKY, Puppet
 
@@ -43,12 +44,12 @@ _HISTORY = 300
 
 
 class Wheel(NamedTuple):
-    """What steers a velocity by hand."""
+    """What steers a command by hand."""
 
     steer: Any
     """The box that is ticked while somebody does."""
     sliders: list[Any]
-    """Forward, left, turn."""
+    """One for each column."""
     apply: Callable[[], None]
     """Bring what is asked to the environment that is shown, or give the wheel back."""
     show: Callable[[], None]
@@ -240,21 +241,21 @@ class WebViewer:
         listen = handle.on_click if hasattr(handle, "on_click") else handle.on_update
         listen(lambda _: self._wish(partial(action, handle.value)))
 
-    def _commands(self) -> Iterator[tuple[str, VelocityCommand]]:
+    def _commands(self) -> Iterator[tuple[str, CommandTerm]]:
+        """What can be steered."""
         if isinstance(self.player.env, ManagerBasedRlEnv):
             for name, term in self.player.env.command_manager.terms.items():
-                if isinstance(term, VelocityCommand):
+                if term.controls():
                     yield name, term
 
-    def _build_command(self, term: VelocityCommand) -> None:
-        """A slider for each part of a velocity. They show what is asked; touching one takes the wheel from the task."""
+    def _build_command(self, term: CommandTerm) -> None:
+        """A slider for each part of a command. They show what is asked; touching one takes the wheel from the task."""
         gui = self.server.gui
         steer = gui.add_checkbox("Steer", initial_value=False)
-        ranges = dict(zip(("forward, m/s", "left, m/s", "turn, rad/s"), term.ranges.values(), strict=True))
         sliders = []
-        for label, (low, high) in ranges.items():
-            high = max(high, low + 0.01)
-            slider = gui.add_slider(label, min=low, max=high, step=0.01, initial_value=min(max(0.0, low), high))
+        for control in term.controls():
+            low, high = control.low, max(control.high, control.low + 0.01)
+            slider = gui.add_slider(control.label, min=low, max=high, step=0.01, initial_value=min(max(0.0, low), high))
             self.guard.inputs[slider._impl.uuid] = partial(is_number, low=low, high=high)
             sliders.append(slider)
 
@@ -264,7 +265,7 @@ class WebViewer:
                 command = [[slider.value for slider in sliders]]
                 term.fix(torch.tensor(command, device=term.env.device, dtype=term.env.dtype), rows)
             else:
-                term.fixed[rows] = False
+                term.release(rows)
 
         def show() -> None:
             if not steer.value:
@@ -298,7 +299,7 @@ class WebViewer:
 
     def _select(self, env: int) -> None:
         for _, term in self._commands():
-            term.fixed[self._selected] = False
+            term.release(torch.tensor([self._selected], device=term.env.device))
         self._selected = env
         for wheel in self._wheels:
             wheel.apply()
