@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from rsl_rl.extensions import Symmetry
-from rsl_rl.models import MLPModel
+from rsl_rl.models import MLPModel, RNNModel
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensordict import TensorDict
 from torch import Tensor, nn
@@ -70,11 +70,14 @@ def scalars(result: TrainResult, tag: str) -> list[float]:
 def asymmetry(result: TrainResult) -> float:
     """How far the actions are from being mirrored where the observations are."""
     cfg = agent_of(result)
-    policy = select_backend(cfg).load(play_env(), cfg, result.checkpoint).policy
+    setup = select_backend(cfg).load(play_env(), cfg, result.checkpoint)
     seen = torch.randn(256, 8, generator=torch.Generator().manual_seed(0)) * 0.1
-    with torch.inference_mode():
-        there, here = policy({"policy": seen * SIGNS, "critic": seen}), policy({"policy": seen, "critic": seen})
-    return float((there + here).abs().mean())
+    done: list[Tensor] = []
+    for side in (seen, seen * SIGNS):
+        setup.reset(None)
+        with torch.inference_mode():
+            done.append(torch.cat([setup.policy({"policy": scale * side, "critic": side}) for scale in (1.0, -0.5)]))
+    return float((done[0] + done[1]).abs().mean())
 
 
 def symmetry(**changes: Any) -> RslRlSymmetryCfg:
@@ -133,37 +136,46 @@ def test_the_symmetry_in_the_log_is_the_librarys(monkeypatch: pytest.MonkeyPatch
     assert same(ours.checkpoint, other.checkpoint)
 
 
-def test_symmetry_and_memory_exclude_each_other() -> None:
-    with pytest.raises(UsageError, match="networks with memory cannot learn from mirror images"):
+def test_memory_does_not_learn_from_mirror_images_but_can_be_its_own() -> None:
+    with pytest.raises(UsageError, match="with equivariant=true they are their own"):
         train_agent(agent(1, rnn_type="lstm", symmetry_cfg=symmetry()), "run")
+    tied = train_agent(agent(4, rnn_type="lstm", symmetry_cfg=symmetry(equivariant=True)), "tied")
+    assert asymmetry(tied) < 1e-6
 
 
-def model_and_batch() -> tuple[Any, Tied, Any]:
+def model_and_batch(rnn_type: str | None = None) -> tuple[Any, Tied, Any]:
     torch.manual_seed(0)
     batch = TensorDict({"policy": torch.randn(32, 8)}, batch_size=[32])
-    cfg = {"class_name": "GaussianDistribution"}
-    model = MLPModel(batch, {"actor": ["policy"]}, "actor", 1, (6, 4), obs_normalization=True, distribution_cfg=cfg)
+    cfg: dict[str, Any] = {"distribution_cfg": {"class_name": "GaussianDistribution"}, "obs_normalization": True}
+    kind: Any = MLPModel
+    if rnn_type is not None:
+        kind, cfg = RNNModel, {**cfg, "rnn_type": rnn_type, "rnn_hidden_dim": 4, "rnn_num_layers": 2}
+    model = kind(batch, {"actor": ["policy"]}, "actor", 1, (6, 4), **cfg)
     of_groups, of_actions = images(mirror, None, batch, 1)
     tied = Tied(model, [of_groups["policy"]], of_actions)
     tied.begin()
     return model, tied, batch
 
 
-def test_tied_weights_learn_what_mirror_images_teach() -> None:
-    """The gradient of a batch is that of the batch with its mirror images."""
-    model, tied, batch = model_and_batch()
+@pytest.mark.parametrize("rnn_type", [None, "lstm", "gru"])
+def test_tied_weights_learn_what_mirror_images_teach(rnn_type: str | None) -> None:
+    """The gradient of a batch is that of the batch with its mirror images, with memory over three steps."""
+    model, tied, batch = model_and_batch(rnn_type)
     wanted = torch.randn(32, 1)
     gradients = []
     for obs, actions in ((batch, wanted), mirror(None, batch, wanted)):
         model.zero_grad()
-        model(obs, stochastic_output=True)
+        model.reset()
+        for scale in (1.0, 0.5, -2.0):
+            model(obs * scale, stochastic_output=True)
         (-model.get_output_log_prob(actions)).mean().backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+        means = model.output_mean.detach()
     assert tied.symmetric()
     for plain, mirrored in zip(*gradients, strict=True):
         assert torch.allclose(plain, mirrored, atol=1e-6)
         assert plain.shape == (1,) or plain.abs().sum() > 0  # the bias of an action that changes its sign is zero
-    assert torch.allclose(model(mirror(None, batch, None)[0])[32:], -model(batch), atol=1e-6)
+    assert torch.allclose(means[32:], -means[:32], atol=1e-6)
 
 
 def test_a_tied_normaliser_has_seen_the_mirror_images() -> None:

@@ -117,7 +117,7 @@ class RslRlModelCfg:
 
 @dataclass(kw_only=True)
 class RslRlSymmetryCfg:
-    """What a robot learns on one side it learns for the other. Not for networks with memory."""
+    """What a robot learns on one side it learns for the other. Networks with memory have to be `equivariant`."""
 
     data_augmentation_func: Callable[..., Any]
     """`(env, obs, actions) -> (obs, actions)`, called by these names: the given batch with its mirror images below it.

@@ -345,8 +345,12 @@ def remember(rnn: torch.nn.LSTM | torch.nn.GRU, steps: int) -> None:
 def _runner_cfg(env: RslRlVecEnvWrapper, agent: RslRlOnPolicyRunnerCfg, algorithm: type) -> dict[str, Any]:
     """The config as rsl_rl's dict."""
     groups = env.env.observation_manager.groups
-    if agent.algorithm.symmetry_cfg is not None and (agent.actor.rnn_type or agent.critic.rnn_type):
-        raise UsageError("agent.algorithm.symmetry_cfg: networks with memory cannot learn from mirror images")
+    symmetry = agent.algorithm.symmetry_cfg
+    if symmetry is not None and not symmetry.equivariant and (agent.actor.rnn_type or agent.critic.rnn_type):
+        raise UsageError(
+            "agent.algorithm.symmetry_cfg: networks with memory cannot learn from mirror images; "
+            "with equivariant=true they are their own"
+        )
     return {
         "num_steps_per_env": agent.num_steps_per_env,
         "save_interval": agent.save_interval,

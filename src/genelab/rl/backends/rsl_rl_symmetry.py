@@ -5,6 +5,8 @@ every hidden layer, too. If a network's weights stay the same under that exchang
 actions and the same value. Then the gradient of a mirrored batch is the mirrored gradient of the batch, so averaging
 every gradient with its own mirror image teaches exactly what mirrored batches teach, at half their cost.
 
+So is a network with memory: each of its gates is a hidden layer, and so is its state, which begins as its own image.
+
 The network is a plain one in every other respect: checkpoints, export and inference know nothing of this.
 """
 
@@ -66,33 +68,49 @@ class Tied:
         """`inputs`: images of the groups that the network sees; `outputs`: of the actions, None for a value."""
         self._model = model
         self._input = _beside(inputs)
-        self._layers: list[nn.Linear] = [layer for layer in model.mlp if isinstance(layer, nn.Linear)]
+        *hidden, self._last = (layer for layer in model.mlp if isinstance(layer, nn.Linear))
         if outputs is None:
             outputs = Image(self._input.columns.new_zeros(1), self._input.signs.new_ones(1))
         unsigned = Image(outputs.columns, torch.ones_like(outputs.signs))  # of what has a size alone, as noise has
-        if self._layers[-1].out_features == 2 * len(outputs.columns):  # a standard deviation below each action
+        if self._last.out_features == 2 * len(outputs.columns):  # a standard deviation below each action
             outputs = _beside([outputs, unsigned])
-        hidden = [_halves(layer) for layer in self._layers[:-1]]
         self._mirrors: dict[Tensor, Callable[[Tensor], Tensor]] = {}
-        for layer, before, after in zip(self._layers, [self._input, *hidden], [*hidden, outputs], strict=True):
-            self._mirrors[layer.weight] = _of_matrix(before, after)
-            self._mirrors[layer.bias] = after.of
+        self._widths: dict[Tensor, int] = {}
+        before = self._input
+        if model.is_recurrent:
+            for of_input, of_state, *biases in model.rnn.rnn.all_weights:
+                before = self._hide(model.rnn.rnn.hidden_size, before, of_input, biases, of_state)
+        for layer in hidden:
+            before = self._hide(layer.out_features, before, layer.weight, [layer.bias])
+        self._mirrors[self._last.weight] = _of_matrix(before, outputs)
+        self._mirrors[self._last.bias] = outputs.of
         if model.distribution is not None:
             self._mirrors |= dict.fromkeys(model.distribution.parameters(), unsigned.of)
         for parameter, mirror in self._mirrors.items():
             parameter.register_hook(_averaging(mirror))
 
+    def _hide(
+        self, width: int, before: Image, weight: Tensor, biases: list[Tensor], of_state: Tensor | None = None
+    ) -> Image:
+        """Tie a hidden layer, or all gates of one with memory, which sees its own state, too; returns its image."""
+        after = _halves(width, weight.device)
+        of_gates = _beside([after] * (len(weight) // width))
+        mirrors = {weight: _of_matrix(before, of_gates), **dict.fromkeys(biases, of_gates.of)}
+        if of_state is not None:
+            mirrors[of_state] = _of_matrix(after, of_gates)
+        self._mirrors |= mirrors
+        self._widths |= dict.fromkeys(mirrors, width)
+        return after
+
     @torch.no_grad()
     def begin(self) -> None:
         """Make random weights symmetric and keep their size: half of each hidden layer becomes the other's image."""
-        *hidden, last = self._layers
-        for layer in hidden:
-            half = layer.out_features // 2
-            for parameter in (layer.weight, layer.bias):
-                parameter[half:] = self._mirrors[parameter](parameter)[half:]
-        half = last.in_features // 2
-        last.weight[:, half:] = self._mirrors[last.weight](last.weight)[:, half:]
-        last.bias.copy_((last.bias + self._mirrors[last.bias](last.bias)) / 2)
+        for parameter, width in self._widths.items():
+            rows, image = (each.unflatten(0, (-1, width)) for each in (parameter, self._mirrors[parameter](parameter)))
+            rows[:, width // 2 :] = image[:, width // 2 :]
+        half = self._last.in_features // 2
+        self._last.weight[:, half:] = self._mirrors[self._last.weight](self._last.weight)[:, half:]
+        self._last.bias.copy_((self._last.bias + self._mirrors[self._last.bias](self._last.bias)) / 2)
 
     @torch.no_grad()
     def symmetric(self) -> bool:
@@ -119,13 +137,11 @@ def _beside(parts: list[Image]) -> Image:
     return Image(torch.cat(columns), torch.cat([image.signs for image in parts]))
 
 
-def _halves(layer: nn.Linear) -> Image:
+def _halves(width: int, device: torch.device) -> Image:
     """The image of a hidden layer: its halves change places."""
-    width = layer.out_features
     if width % 2:
         raise UsageError(f"{_SETTING}: hidden layers must have an even number of units, got {width}")
-    columns = torch.arange(width, device=layer.weight.device).roll(width // 2)
-    return Image(columns, torch.ones(width, device=layer.weight.device))
+    return Image(torch.arange(width, device=device).roll(width // 2), torch.ones(width, device=device))
 
 
 def _of_matrix(before: Image, after: Image) -> Callable[[Tensor], Tensor]:
