@@ -139,7 +139,7 @@ def test_inverted_pendulum_numbers() -> None:
     assert model.actuator_forcelimited.tolist() == [0]
     agent = TASKS.get("GeneLab-Inverted-Pendulum-v0").agent
     assert isinstance(agent, RslRlOnPolicyRunnerCfg)
-    assert (agent.seed, agent.num_steps_per_env, agent.max_iterations, agent.save_interval) == (42, 24, 150, 25)
+    assert (agent.seed, agent.num_steps_per_env, agent.max_iterations, agent.save_interval) == (42, 24, 20, 10)
     assert agent.actor.hidden_dims == agent.critic.hidden_dims == (128, 128)
 
 
@@ -165,6 +165,24 @@ def test_double_pendulum_numbers() -> None:
     assert rate["upright"] == pytest.approx(4.0 * (math.cos(0.3) + math.cos(0.5)) / 2)
     assert rate["pole_alignment"] == pytest.approx(-0.5 * 0.2**2)
     assert sum(term.weight for term in env.reward_manager.cfgs.values() if term.weight > 0) * 12.0 == 60.0
+
+
+@pytest.mark.parametrize("task", ["GeneLab-Inverted-Pendulum-v0"])
+def test_a_pendulum_in_the_mirror_is_a_pendulum(task: str) -> None:
+    cfg = TASKS.get(task)
+    cfg.play_env.scene.num_envs = 2
+    env = ManagerBasedRlEnv(cfg.play_env)
+    env.reset(seed=0)
+    side = torch.tensor([[1.0], [-1.0]])
+    joints = torch.arange(1.0, len(env.robot.joint_names) + 1)
+    env.robot.write_joint_state(0.02 * joints * side, 0.1 * joints * side, None)
+    mirror = cfg.agent.algorithm.symmetry_cfg.data_augmentation_func
+    for step in range(20):
+        action = torch.tensor([[math.sin(step)]])
+        observations, reward, *_ = env.step(mirror(env, None, action)[1])
+        for group in observations.values():
+            torch.testing.assert_close(group, mirror(env, group[:1], None)[0])
+        torch.testing.assert_close(reward[0], reward[1])
 
 
 def test_the_memory_tasks_show_the_target_for_five_steps_only() -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnvCfg
@@ -14,6 +18,7 @@ from genelab.managers import (
     TerminationTermCfg,
     symmetric,
 )
+from genelab.rl.config import RslRlPpoAlgorithmCfg, RslRlSymmetryCfg
 from genelab.scene import ArticulationCfg, FrameSensorCfg, PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg
 
@@ -27,7 +32,7 @@ def pendulum_env(robot: ArticulationCfg, *, tip: str, spacing: float, episode_le
         decimation=2,
         episode_length_s=episode_length_s,
         scene=SceneCfg(
-            num_envs=512,  # what two cores collect in the time they need to learn from it; published: 4096
+            num_envs=256,  # published: 4096
             env_spacing=spacing,
             entities={"robot": robot},
             terrain=PlaneCfg(),
@@ -74,3 +79,14 @@ def push(velocity: float, interval_s: tuple[float, float]) -> EventTermCfg:
         interval_range_s=interval_s,
         params={"velocity_range": (-velocity, velocity), "asset": CART},
     )
+
+
+def mirror(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | None]:
+    """A batch with its mirror images below it: seen from the other side, whatever a cart does has the other sign."""
+    obs, actions = (None if batch is None else torch.cat([batch, -batch]) for batch in (obs, actions))
+    return obs, actions
+
+
+def equivariant_ppo() -> RslRlPpoAlgorithmCfg:
+    """PPO for networks that are their own mirror image, as a cart with poles on it is."""
+    return RslRlPpoAlgorithmCfg(symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=mirror, equivariant=True))

@@ -31,6 +31,7 @@ def joint_difference_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Ten
 def env_cfg() -> ManagerBasedRlEnvCfg:
     """Twelve seconds; the most there is to earn is 60."""
     cfg = pendulum_env(double_pendulum_cfg(), tip="pole2", spacing=3.0, episode_length_s=12.0)
+    cfg.scene.num_envs = 512
     cfg.rewards = {
         "alive": RewardTermCfg(func=mdp.is_alive, weight=1.0),
         "upright": RewardTermCfg(func=mdp.joint_cos, weight=4.0, params={"asset": POLES}),

@@ -7,7 +7,7 @@ from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
 from genelab.managers import RewardTermCfg, SceneEntityCfg, TerminationTermCfg
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, SkrlAgentCfg
-from genelab_pendulum.common import CART, pendulum_env, push
+from genelab_pendulum.common import CART, equivariant_ppo, pendulum_env, push
 from genelab_pendulum.robots import single_pendulum_cfg
 
 POLE = SceneEntityCfg(joint_names=("pole",))
@@ -31,13 +31,14 @@ def env_cfg() -> ManagerBasedRlEnvCfg:
 
 
 def ppo_cfg() -> RslRlOnPolicyRunnerCfg:
-    """150 iterations of PPO on two layers of 128."""
+    """PPO on two layers of 128; 20 iterations of 256 environments solve it, published are 150 of 4096."""
     return RslRlOnPolicyRunnerCfg(
         experiment_name="inverted_pendulum_flat",
-        max_iterations=150,
-        save_interval=25,
+        max_iterations=20,
+        save_interval=10,
         actor=RslRlModelCfg(hidden_dims=(128, 128), distribution=RslRlDistributionCfg()),
         critic=RslRlModelCfg(hidden_dims=(128, 128)),
+        algorithm=equivariant_ppo(),
     )
 
 

@@ -114,7 +114,7 @@ def test_info_shows_terms_and_every_path(capfd: pytest.CaptureFixture[str]) -> N
     assert re.search(r"upright\s*│\s*3\s", text)
     assert "env.rewards.upright.weight: float = 3.0" in text
     assert "env.simulation.engine: 'auto' | 'mujoco' | 'genesis' = auto" in text
-    assert "agent.max_iterations: int = 150" in text
+    assert "agent.max_iterations: int = 20" in text
 
 
 def test_every_path_that_info_shows_can_be_set(capfd: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def test_play_takes_the_shipped_policy(capfd: pytest.CaptureFixture[str]) -> Non
     words = ["--agent", "trained", "--num-envs", "2", "--steps", "1000", "--headless", "--seed", "0"]
     assert run(["play", SINGLE, *words]) == 0
     shipped = capfd.readouterr().out
-    assert "2 episodes ended: return 39.99" in shipped
+    assert "2 episodes ended: return 40.000" in shipped
     assert run(["play", SINGLE, "--checkpoint", "pretrained", *words[2:]]) == 0
     assert capfd.readouterr().out.splitlines()[1] == shipped.splitlines()[1]
 

@@ -356,9 +356,9 @@ def test_resume_explains_what_is_missing() -> None:
 
 
 def test_the_policy_learns_to_balance() -> None:
-    result = train_task(PENDULUM, num_envs=512, max_iterations=30, seed=1, log_dir=Path("run"))
+    result = train_task(PENDULUM, seed=1, log_dir=Path("run"))
     env = play_env(num_envs=16)
     agent = load_json(result.path / "params" / "agent.json")
     setup = select_backend(agent).load(env, agent, result.checkpoint)
     evaluation = evaluate(env, setup, episodes=16, seed=0)
-    assert evaluation.return_mean > 35  # of 40; zero actions earn about 2
+    assert evaluation.return_mean > 39.9  # of 40; zero actions earn about 2
