@@ -7,6 +7,7 @@ import math
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -340,7 +341,8 @@ def test_what_one_engine_gave_is_kept_if_the_next_crashes(
 
 
 def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genelab.rl.evaluator.velocity_command", lambda cfg: "twist")
+    probe = SimpleNamespace(name="velocity")
+    monkeypatch.setattr("genelab.rl.evaluator.probes_of", lambda env: {"velocity_probe": ("twist", probe)})
     monkeypatch.setattr("genelab.rl.evaluator.acts_alone", lambda path: True)
     said: list[str] = []
     report = evaluate_task(TASK, checkpoint, EvalSettings(episodes=1), notify=said.append)

@@ -7,7 +7,7 @@ import pytest
 from genelab.config import Override
 from genelab.rl.evaluator import policy_on_task
 from genelab.rl.locate import pretrained_policy
-from genelab.rl.probe import probe_velocity
+from genelab.rl.probe import run_probe
 
 ON = {
     "Genelab-Velocity-Flat-Unitree-Go1-v0": [],
@@ -22,7 +22,7 @@ def test_go1_goes_where_it_is_told(task: str) -> None:
     assert path is not None
     assert path.stat().st_size < 1_000_000
     with policy_on_task(task, path, num_envs=9 * 6, overrides=ON[task]) as (env, setup):  # one on each kind of ground
-        probe = probe_velocity(env, setup, "twist", seed=1)
+        probe = run_probe(env, setup, env.commands.term("twist").probe(), seed=1)
     assert probe.falls == 0
     shares = {direction.name: direction.fraction for direction in probe.directions}
     assert shares.pop("stand") is None

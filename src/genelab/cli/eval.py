@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 @click.option("--deterministic/--stochastic", default=True, help="The policy's mean, or samples [deterministic].")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("eval.json"), help="[eval.json]")
 @click.option("--max-steps", type=click.IntRange(min=1), help="Stop after this many control steps.")
-@click.option("--probe/--no-probe", default=True, help="Judge a velocity command by direction, too [probe].")
+@click.option(
+    "--probe/--no-probe", default=True, help="Judge commands by their probes, too: a velocity by direction [probe]."
+)
 @click.option(
     "--physics", type=click.Choice(PHYSICS), default="fine", help="That of judging, that of training, or both [fine]."
 )
@@ -106,6 +108,9 @@ def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], de
         for name, report in reports.items():
             if "kinds" in report["velocity_probe"]:
                 Console().print(_kinds_table(name, report))
+    for section in first:
+        if section.endswith("_probe") and section != "velocity_probe":
+            Console().print(_any_probe_table(section, reports))
 
 
 def _listed(words: Iterable[str]) -> str:
@@ -158,6 +163,26 @@ def _probe_table(reports: Mapping[str, dict[str, Any]]) -> Table:
             cells.append(_share(one) + (f", {one['falls']} fell" if one["falls"] else ""))
         table.add_row(name, " ".join(f"{part:g}" for part in direction["command"]), *cells)
     return table
+
+
+def _any_probe_table(section: str, reports: Mapping[str, dict[str, Any]]) -> Table:
+    """The numbers of a probe that is not ours, as they stand in the report."""
+    from rich.table import Table
+
+    table = Table(section.replace("_", " "), *reports)
+    probes = [dict(_flat(report[section])) for report in reports.values()]
+    for key in probes[0]:
+        table.add_row(key, *(f"{probe.get(key, '')}" for probe in probes))
+    return table
+
+
+def _flat(value: Any, path: str = "") -> Iterable[tuple[str, str]]:
+    """The leaves of nested dicts, by their paths."""
+    if not isinstance(value, Mapping):
+        yield path, f"{value:.4g}" if isinstance(value, float) else str(value)
+        return
+    for key, item in value.items():
+        yield from _flat(item, f"{path}.{key}" if path else str(key))
 
 
 def _kinds_table(name: str, report: dict[str, Any]) -> Table:

@@ -9,6 +9,7 @@ from genelab.managers.meaning import XYZ, Meaning, observation
 from genelab.managers.metrics import MetricsManager, MetricTermCfg
 from genelab.managers.noise import GaussianNoiseCfg, NoiseCfg, UniformNoiseCfg, symmetric
 from genelab.managers.observations import ObservationGroupCfg, ObservationManager, ObservationTermCfg
+from genelab.managers.probe import Probe
 from genelab.managers.rewards import RewardManager, RewardTermCfg
 from genelab.managers.schedules import GateCfg, ScheduleCfg, ScheduleManager
 from genelab.managers.terminations import TerminationManager, TerminationTermCfg
@@ -36,6 +37,7 @@ __all__ = [
     "ObservationGroupCfg",
     "ObservationManager",
     "ObservationTermCfg",
+    "Probe",
     "Range",
     "RewardManager",
     "RewardTermCfg",

@@ -15,6 +15,7 @@ from genelab.errors import ConfigError, did_you_mean
 from genelab.managers.base import Table
 from genelab.managers.marks import GOAL, Ball, Control, Mark
 from genelab.managers.meaning import Meaning
+from genelab.managers.probe import Probe
 from genelab.sim import EnvIds
 from genelab.state import Stateful
 
@@ -103,6 +104,10 @@ class CommandTerm(Stateful):
         """Draw commands again; until the next is due, this one stays."""
         if self.fixed is not None:
             self.fixed[slice(None) if env_ids is None else env_ids] = False
+
+    def probe(self) -> Probe | None:
+        """How an evaluation judges whether it is followed, if the return and the task's metrics do not say it."""
+        return None
 
     def restart(self) -> None:
         """Forget what past episodes changed."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from genelab import math as gm
 from genelab.managers import CommandTerm, CommandTermCfg, Meaning, Range
 from genelab.managers.marks import ASKED, DONE, Arrow, Mark
+from genelab.mdp.velocity_probe import VelocityProbe
 from genelab.scene import Image
 from genelab.sim import EnvIds
 
@@ -110,6 +111,9 @@ class VelocityCommand(CommandTerm):
             vector = _LENGTH * (values[0] * forward + values[1] * left)
             marks.append(Arrow(place + np.array([0.0, 0.0, top + _GAP - drop]), vector, rgba))
         return marks
+
+    def probe(self) -> VelocityProbe:
+        return VelocityProbe(self)
 
     def update(self) -> None:
         """Turn towards the headings that are to be held, and measure the way."""

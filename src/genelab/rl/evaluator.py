@@ -26,7 +26,7 @@ from genelab.rl.exported import acts_alone
 from genelab.rl.finite import FiniteGuard
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
-from genelab.rl.probe import probe_size, probe_velocity, velocity_command
+from genelab.rl.probe import probes_of, run_probe
 from genelab.rl.report import Show, show_nothing, write_report
 from genelab.rl.run import versions
 from genelab.rl.statistics import mean_interval, overlap, share_interval
@@ -59,7 +59,7 @@ class EvalSettings:
     max_steps: int | None = None
     """Control steps after which the evaluation ends, complete or not."""
     probe: bool = True
-    """Where the task has a velocity command, also judge each direction by itself."""
+    """Also judge commands by the probes they bring: a velocity, each direction by itself."""
     physics: Physics = "fine"
     """Whether to judge in the physics of the task's play config or in that of its training config."""
 
@@ -355,13 +355,15 @@ def _evaluate(
         )
         engine, longest = env.scene.engine.name, env.max_episode_length_s
         steps = {"physics_dt": env.physics_dt, "decimation": env.cfg.decimation}
-        command = velocity_command(env.cfg) if settings.probe else None
-        if command is not None and acts_alone(checkpoint):
-            notify("no velocity probe: a recurrent TorchScript policy acts for one robot; export it with --format onnx")
-            command = None
-        robots = 0 if command is None else probe_size(env, command)
-    probe = None
-    if command is not None:
+        probes = probes_of(env) if settings.probe else {}
+        if probes and acts_alone(checkpoint):
+            for _, probe in probes.values():
+                why = "a recurrent TorchScript policy acts for one robot; export it with --format onnx"
+                notify(f"no {probe.name} probe: {why}")
+            probes = {}
+        sizes = {section: (command, probe.num_envs) for section, (command, probe) in probes.items()}
+    probed = {}
+    for section, (command, robots) in sizes.items():
         with policy_on_task(
             task_id,
             checkpoint,
@@ -371,7 +373,8 @@ def _evaluate(
             overrides=overrides,
             notify=notify,
         ) as (env, setup):
-            probe = probe_velocity(env, setup, command, seed=settings.seed, show=show).report()
+            (probe,) = [probe for name, probe in probes_of(env).values() if name == command]
+            probed[section] = run_probe(env, setup, probe, seed=settings.seed, show=show).report()
     return {
         "task": TASKS.entry(task_id).id,
         "checkpoint": str(checkpoint),
@@ -390,7 +393,7 @@ def _evaluate(
         "task_metrics": result.task_metrics,
         "rewards": result.rewards,
         "terminations": result.terminations,
-        **({} if probe is None else {"velocity_probe": probe}),
+        **probed,
         "overrides": [f"{override.path}={override.text}" for override in overrides],
         "versions": versions(),
     }

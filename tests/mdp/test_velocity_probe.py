@@ -10,9 +10,9 @@ from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.managers import ObservationGroupCfg, ObservationTermCfg, TerminationTermCfg
 from genelab.mdp import VelocityCommandCfg
-from genelab.rl import probe as probe_module
+from genelab.mdp.velocity_probe import VelocityProbe, directions_of
 from genelab.rl.backends.base import InferenceSetup
-from genelab.rl.probe import VelocityProbe, directions_of, probe_size, probe_velocity, velocity_command
+from genelab.rl.probe import probes_of, run_probe
 from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, InitialStateCfg, SceneCfg, mjcf_text
 from genelab.scene.terrains import FlatCfg, GeneratedTerrain, TerrainCfg, TerrainGeneratorCfg
 from genelab.sim import SimulationCfg
@@ -87,7 +87,7 @@ def moving(env: ManagerBasedRlEnv, share: Tensor, falls: Tensor) -> InferenceSet
 
 
 def test_directions_are_the_fastest_commands_slow_turns_and_standing() -> None:
-    assert directions_of(COMMAND) == {
+    assert directions_of(COMMAND.lin_vel_x, COMMAND.lin_vel_y, COMMAND.ang_vel_z) == {
         "forward": (1.0, 0.0, 0.0),
         "backward": (-0.5, 0.0, 0.0),
         "left": (0.0, 0.4, 0.0),
@@ -111,18 +111,20 @@ def test_directions_are_the_fastest_commands_slow_turns_and_standing() -> None:
 def test_only_directions_that_the_ranges_go_and_each_once(
     forward: tuple[float, float], turn: tuple[float, float], expected: dict[str, float]
 ) -> None:
-    cfg = VelocityCommandCfg(resampling_time_range=(1.0, 2.0), lin_vel_x=forward, lin_vel_y=(0.0, 0.0), ang_vel_z=turn)
-    assert {name: sum(command) for name, command in directions_of(cfg).items()} == {**expected, "stand": 0.0}
+    found = directions_of(forward, (0.0, 0.0), turn)
+    assert {name: sum(command) for name, command in found.items()} == {**expected, "stand": 0.0}
 
 
 def test_it_reports_the_share_of_each_direction_and_who_fell(env: ManagerBasedRlEnv) -> None:
-    assert velocity_command(env.cfg) == "twist"
+    ((section, (command, _)),) = probes_of(env).items()
+    assert (section, command) == ("velocity_probe", "twist")
     share, falls = torch.full((36,), 0.75), torch.zeros(36, dtype=torch.bool)
     share[4:8] = torch.tensor([0.5, 0.5, 0.5, 1.0])  # backward: the median is not moved by one
     falls[9:11] = True  # two that go left
-    probe = probe_velocity(env, moving(env, share, falls), "twist", seed=0)
+    probe = run_probe(env, moving(env, share, falls), env.commands.term("twist").probe(), seed=0)
     found = {direction.name: direction for direction in probe.directions}
-    assert probe.envs_per_direction == 4
+    assert probe.report()["envs_per_direction"] == 4
+    assert "kinds" not in probe.report()
     assert found["forward"].fraction == pytest.approx(0.75, abs=1e-3)
     assert found["backward"].fraction == pytest.approx(0.5, abs=1e-3)
     assert found["backward"].achieved == pytest.approx(0.25, abs=1e-3)
@@ -136,17 +138,17 @@ def test_it_reports_the_share_of_each_direction_and_who_fell(env: ManagerBasedRl
 
 
 def test_each_kind_of_ground_is_judged_by_itself_and_nobody_beyond_his_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_module, "SECONDS", 4.0)
-    monkeypatch.setattr(probe_module, "ENVS_PER_DIRECTION", 8)
+    monkeypatch.setattr(VelocityProbe, "seconds", 4.0)
+    monkeypatch.setattr(VelocityProbe, "envs_per_direction", 8)
     ground = TerrainGeneratorCfg(
         sub_terrains={"grass": FlatCfg(), "sand": FlatCfg()}, cell_size=4.0, rows=3, columns=2, max_init_level=1
     )
     env = puck_env(ground, 9 * 8)
-    assert probe_size(env, "twist") == 72
+    assert env.commands.term("twist").probe().num_envs == 72
     grass = torch.tensor([True] * 4 + [False] * 4).repeat(9)
     share, falls = torch.where(grass, 1.0, 0.5), torch.zeros(72, dtype=torch.bool)
     falls[8:10] = True  # two of those that go backward, on grass
-    probe = probe_velocity(env, moving(env, share, falls), "twist", seed=0)
+    probe = run_probe(env, moving(env, share, falls), env.commands.term("twist").probe(), seed=0)
     found = {kind: {one.name: one for one in directions} for kind, directions in probe.kinds.items()}
     assert list(found) == ["grass", "sand"]
     # From 1.5 m before the middle, 3.5 m at 1 m/s take 3.5 of the 4 s; the rest is beyond the cell.
@@ -158,5 +160,4 @@ def test_each_kind_of_ground_is_judged_by_itself_and_nobody_beyond_his_cell(monk
     report = probe.report()
     assert report["levels"] == 2
     assert report["kinds"]["grass"]["backward"]["falls"] == 2
-    assert "kinds" not in VelocityProbe(directions=[], envs_per_direction=4, seconds=1.0).report()
     env.close()

@@ -9,14 +9,17 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from genelab import math as gm
-from genelab.envs import ManagerBasedRlEnv
 from genelab.scene import Articulation
 from genelab.scene.terrains import GeneratedTerrain, TerrainGeneratorCfg
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedRlEnv
 
 _FEET = 0.1
 """Bodies that are no higher than this above the lowest one are where a robot stands, m."""

@@ -11,9 +11,9 @@ import torch
 from genelab import mdp
 from genelab.config import TASKS
 from genelab.envs import ManagerBasedRlEnv
+from genelab.mdp.probe_starts import Deal, deal, kinds_of, robots_per_direction, start_on_relief
+from genelab.mdp.velocity_probe import directions_of
 from genelab.rl.evaluator import eval_cfg
-from genelab.rl.probe import directions_of, probe_size
-from genelab.rl.probe_starts import Deal, deal, kinds_of, robots_per_direction, start_on_relief
 from genelab.scene.terrains import (
     BoxesCfg,
     GeneratedTerrain,
@@ -68,7 +68,7 @@ def started(robot: str) -> tuple[ManagerBasedRlEnv, Deal, torch.Tensor]:
     cfg.scene.terrain.rows = 2
     env = ManagerBasedRlEnv(eval_cfg(cfg, 9 * 6 * 2))
     term = env.commands.term("twist")
-    command = torch.tensor(list(directions_of(term.cfg).values())).repeat_interleave(12, dim=0)
+    command = torch.tensor(list(directions_of(**term.ranges).values())).repeat_interleave(12, dim=0)
     term.fix(command)
     env.reset(seed=0)
     dealt = deal(env.scene.terrain.cfg, 9, env.num_envs)  # type: ignore[union-attr, arg-type]
@@ -83,7 +83,7 @@ def test_robots_start_on_the_relief_not_inside_it_and_go_across_their_cell(robot
     env, dealt, command = started(robot)
     terrain, at = env.scene.terrain, env.robot.root_pos_w
     assert isinstance(terrain, GeneratedTerrain)
-    assert probe_size(env, "twist") == 9 * 60
+    assert env.commands.term("twist").probe().num_envs == 9 * 60
     assert terrain.levels.equal(dealt.levels)
     assert terrain.kinds.equal(dealt.columns)
     away = (at - terrain.env_origins)[:, :2]

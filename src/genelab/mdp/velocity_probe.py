@@ -1,0 +1,172 @@
+"""How well a velocity command is followed, one direction at a time.
+
+A mean return hides a policy that walks well forward and not at all sideways. Here groups of environments are each asked
+for one velocity, and each group is judged by itself. On generated ground every group has as many robots on each kind of
+ground and on each level, and a robot is judged while it is over its own cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genelab.managers import Probe, Range
+from genelab.mdp.probe_starts import Deal, deal, kinds_of, robots_per_direction, start_on_relief
+from genelab.scene.terrains import GeneratedTerrain
+
+if TYPE_CHECKING:
+    from genelab.mdp.commands import VelocityCommand
+
+SLOW_YAW = 0.2
+"""A slow turn, rad/s: policies that only know how to stand or to spin fail it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Direction:
+    """What became of one commanded velocity."""
+
+    name: str
+    command: tuple[float, float, float]
+    """Forward and left, m/s; turning, rad/s."""
+    achieved: float
+    """Median over environments of the mean velocity along the command; standing, of the mean speed."""
+    fraction: float | None
+    """Share of the command that was achieved; None for standing."""
+    falls: int
+    """Environments whose episode failed."""
+
+
+def directions_of(lin_vel_x: Range, lin_vel_y: Range, ang_vel_z: Range) -> dict[str, tuple[float, float, float]]:
+    """The fastest command either way along each axis, a slow turn either way, and standing.
+
+    A way that the ranges do not go is left out, and so is a slow turn where the fastest is no faster.
+    """
+    (back, forward), (right, left), (clockwise, counter) = lin_vel_x, lin_vel_y, ang_vel_z
+    wanted = {
+        "forward": (max(forward, 0.0), 0.0, 0.0),
+        "backward": (min(back, 0.0), 0.0, 0.0),
+        "left": (0.0, max(left, 0.0), 0.0),
+        "right": (0.0, min(right, 0.0), 0.0),
+        "turn left": (0.0, 0.0, max(counter, 0.0)),
+        "turn right": (0.0, 0.0, min(clockwise, 0.0)),
+        "slow turn left": (0.0, 0.0, SLOW_YAW if counter > SLOW_YAW else 0.0),
+        "slow turn right": (0.0, 0.0, -SLOW_YAW if clockwise < -SLOW_YAW else 0.0),
+    }
+    return {name: command for name, command in wanted.items() if any(command)} | {"stand": (0.0, 0.0, 0.0)}
+
+
+class VelocityProbe(Probe):
+    """Drives equal groups of environments in all directions."""
+
+    name = "velocity"
+    seconds = 10.0
+    settle = 1.0
+    """Seconds at the start that do not count."""
+    envs_per_direction = 64
+    """Robots in each direction; on generated ground, the nearest number that can be dealt evenly."""
+
+    def __init__(self, term: VelocityCommand) -> None:
+        env, terrain = term.env, term.env.scene.terrain
+        self.env = env
+        self.term = term
+        self.terrain = terrain if isinstance(terrain, GeneratedTerrain) else None
+        self.wanted = directions_of(**term.ranges)
+        self.group = env.num_envs // len(self.wanted)
+        """Robots in each direction, as many as there are."""
+        rows = torch.tensor(list(self.wanted.values()), device=env.device, dtype=env.dtype)
+        self._command = rows.repeat_interleave(self.group, dim=0)
+        self._dealt: Deal | None = None
+        self._way = torch.zeros(env.num_envs, 3, device=env.device)
+        self._time = torch.zeros(env.num_envs, device=env.device)
+        self._speed = torch.zeros_like(self._time)
+        self._alive = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+        self._fell = torch.zeros_like(self._alive)
+
+    @property
+    def num_envs(self) -> int:
+        group = self.envs_per_direction
+        if self.terrain is not None:
+            group = robots_per_direction(self.terrain.cfg, group)
+        return group * len(self.wanted)
+
+    def begin(self) -> None:
+        self.term.fix(self._command)
+
+    def start(self, observations: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.terrain is None:
+            return observations
+        self._dealt = deal(self.terrain.cfg, len(self.wanted), self.env.num_envs)
+        return start_on_relief(self.env, self.term.robot, self._dealt, self._command)
+
+    def step(self, step: int, terminated: Tensor, truncated: Tensor) -> None:
+        self._fell |= terminated & self._alive
+        self._alive &= ~(terminated | truncated)
+        robot, alive = self.term.robot, self._alive
+        if self.terrain is not None:
+            alive &= self.terrain.in_own_cell(robot.root_pos_w)  # the next one is of another kind or level
+        if step * self.env.step_dt >= self.settle:
+            velocity = torch.cat((robot.root_lin_vel_b[:, :2], robot.root_ang_vel_b[:, 2:]), dim=1)
+            self._way[alive] += velocity[alive]
+            self._speed[alive] += velocity[alive].norm(dim=1)
+            self._time[alive] += 1.0
+
+    @property
+    def directions(self) -> list[Direction]:
+        """All directions, over all ground."""
+        return self._judge(None)
+
+    @property
+    def kinds(self) -> dict[str, list[Direction]]:
+        """The same for the robots on each kind of generated ground alone."""
+        if self.terrain is None:
+            return {}
+        return {kind: self._judge(i) for i, kind in enumerate(kinds_of(self.terrain.cfg))}
+
+    @property
+    def levels(self) -> int | None:
+        """On how many levels of generated ground the robots were, from the easiest."""
+        return None if self.terrain is None else self.terrain.cfg.init_levels
+
+    @property
+    def falls(self) -> int:
+        """Environments that failed in any direction."""
+        return sum(direction.falls for direction in self.directions)
+
+    def report(self) -> dict[str, Any]:
+        report: dict[str, Any] = {
+            "envs_per_direction": self.group,
+            "seconds": self.seconds,
+            "falls": self.falls,
+            "directions": _by_name(self.directions),
+        }
+        if self.terrain is not None:
+            report["levels"] = self.levels
+            report["kinds"] = {kind: _by_name(directions) for kind, directions in self.kinds.items()}
+        return report
+
+    def _judge(self, kind: int | None) -> list[Direction]:
+        mean = self._way / self._time.clamp(min=1.0)[:, None]
+        rest = self._speed / self._time.clamp(min=1.0)
+        results = []
+        for i, (name, command) in enumerate(self.wanted.items()):
+            rows = torch.arange(i * self.group, (i + 1) * self.group, device=self.env.device)
+            if kind is not None and self._dealt is not None:
+                rows = rows[self._dealt.kinds.to(rows.device)[rows] == kind]
+            results.append(_judge(name, command, mean[rows], rest[rows], int(self._fell[rows].sum())))
+        return results
+
+
+def _by_name(directions: list[Direction]) -> dict[str, Any]:
+    return {direction.name: asdict(direction) for direction in directions}
+
+
+def _judge(name: str, command: tuple[float, float, float], mean: Tensor, speed: Tensor, falls: int) -> Direction:
+    size = sum(part * part for part in command) ** 0.5
+    if not size:
+        return Direction(name=name, command=command, achieved=speed.median().item(), fraction=None, falls=falls)
+    along = (mean @ torch.tensor(command, device=mean.device, dtype=mean.dtype)) / size
+    achieved = along.median().item()
+    return Direction(name=name, command=command, achieved=achieved, fraction=achieved / size, falls=falls)
