@@ -24,6 +24,7 @@ from genelab.mdp.gait import (
     peak_force,
     soft_landing,
 )
+from genelab.mdp.mirror import augment
 from genelab.mdp.observations import (
     base_ang_vel,
     base_lin_vel,
@@ -93,6 +94,7 @@ __all__ = [
     "air_time",
     "ang_vel_xy_l2",
     "angular_momentum_l2",
+    "augment",
     "bad_orientation",
     "base_ang_vel",
     "base_height_l2",
