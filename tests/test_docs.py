@@ -13,6 +13,7 @@ from genelab import TASKS
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import ObservationTermCfg
+from genelab.mdp.mirror import group_image
 
 ROOT = Path(__file__).parents[1]
 
@@ -46,6 +47,22 @@ def test_the_term_of_the_guide_remembers() -> None:
     env.step(torch.ones(2, 1))
     kept = env.state_dict()["observation_manager"]["groups"]["policy"]["terms"]["smooth"]
     assert list(kept) == ["mean"]
+
+
+def test_the_terms_of_the_guide_tell_about_themselves() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/write-a-task.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(next(block for block in blocks if "@observation" in block), names)
+    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").play_env
+    cfg.observations["policy"].terms = {
+        "velocity": ObservationTermCfg(func=names["root_velocity"]),
+        "torques": ObservationTermCfg(func=names["torques"], params={"joints": ("cart", "pole")}),
+    }
+    group = ManagerBasedRlEnv(cfg).observation_manager.groups["policy"]
+    assert group.terms["velocity"].meaning().columns == ("x", "y", "z")
+    assert group.terms["torques"].meaning().columns == ("cart", "pole")
+    # Along x and about y, as the cart and the pole move, nothing changes in the mirror.
+    assert group_image(group).signs == (1.0, -1.0, 1.0, 1.0, 1.0)
 
 
 def test_the_readmes_python_runs() -> None:
