@@ -97,6 +97,24 @@ def test_the_ground_carries_the_weight(make_scene: Callable[..., Scene]) -> None
     assert sensor.touching.tolist() == [[True]] * 4
 
 
+def test_a_reading_is_made_once_per_state(make_scene: Callable[..., Scene]) -> None:
+    scene = make_scene(
+        {"box": RigidObjectCfg(spec=mjcf_text, spec_args={"xml": BOX}, init_state=InitialStateCfg(pos=(0, 0, 0.1)))},
+        terrain=PlaneCfg(),
+        sensors={
+            "ground": ContactSensorCfg(entity="box", bodies=("box",)),
+            "frame": FrameSensorCfg(entity="box", body="box"),
+        },
+    )
+    frame = scene.sensor("frame")
+    assert isinstance(frame, FrameSensor)
+    readers = [(contact(scene, "ground"), "touching"), (frame, "ang_vel_b"), (scene["box"], "projected_gravity_b")]
+    before = [getattr(reader, name) for reader, name in readers]
+    assert all(getattr(reader, name) is value for (reader, name), value in zip(readers, before, strict=True))
+    scene.step(1)
+    assert not any(getattr(reader, name) is value for (reader, name), value in zip(readers, before, strict=True))
+
+
 def test_other_leaves_out_all_but_one_partner(make_scene: Callable[..., Scene]) -> None:
     sensors = {
         "any": ContactSensorCfg(entity="low", bodies=("box",)),

@@ -154,6 +154,14 @@ def test_reset_gives_the_initial_state_and_forgets_the_solver() -> None:
     assert not torch.equal(state[0], state[1])
 
 
+def test_an_environment_with_an_initial_state_of_its_own_is_reset_to_it() -> None:
+    engine = make()
+    engine.set_model_field("qpos0", torch.tensor([[0.5]]), [0], torch.tensor([1]))
+    engine.step(3)
+    engine.reset(None)
+    assert engine.qpos.tolist() == [[0.0, 0.0], [0.5, 0.0], [0.0, 0.0], [0.0, 0.0]]
+
+
 def test_a_wrench_accelerates_until_it_is_taken_away() -> None:
     engine = make(BOX, gravity=(0.0, 0.0, 0.0))
     force, torque = torch.tensor([[[4.0, 0.0, 0.0]]]), torch.zeros(1, 1, 3)

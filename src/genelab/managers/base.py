@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.errors import ConfigError
 from genelab.managers.meaning import Meaning
 from genelab.scene import Articulation, Entity
@@ -39,8 +40,8 @@ class Selection:
     """An entity and some of its joints and bodies, ready to index with."""
 
     entity: Entity
-    joint_ids: slice | Tensor
-    body_ids: slice | Tensor
+    joint_ids: gm.Columns
+    body_ids: gm.Columns
 
     @property
     def joints(self) -> list[int]:
@@ -220,8 +221,8 @@ def select(cfg: SceneEntityCfg, env: ManagerBasedEnv) -> Selection:
     """The part of the scene that a config names."""
     entity = env.scene[cfg.name]
 
-    def ids(found: list[int] | None) -> slice | Tensor:
-        return slice(None) if found is None else torch.tensor(found, dtype=torch.int64, device=env.device)
+    def ids(found: list[int] | None) -> gm.Columns:
+        return slice(None) if found is None else gm.columns(found, env.device)
 
     joints = None if cfg.joint_names is None else entity.find_joints(cfg.joint_names)
     bodies = None if cfg.body_names is None else entity.find_bodies(cfg.body_names)

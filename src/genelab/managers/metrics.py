@@ -30,6 +30,7 @@ class MetricsManager(Manager):
     kind = "metric"
     env: ManagerBasedRlEnv
     cfgs: dict[str, MetricTermCfg]  # type: ignore[assignment]
+    not_state = ("_wants_max",)
 
     def __init__(self, cfgs: Mapping[str, MetricTermCfg | None], env: ManagerBasedRlEnv) -> None:
         super().__init__(cfgs, env)
@@ -39,6 +40,7 @@ class MetricsManager(Manager):
         """Value of each environment's last finished episode, `(terms, N)`."""
         self._last = torch.zeros_like(self.episode_sum)
         self._max = torch.full_like(self.episode_sum, -torch.inf)
+        self._wants_max = any(cfg.reduce == "max" for cfg in self.cfgs.values())
         self._steps = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
 
     def compute(self) -> None:
@@ -47,7 +49,8 @@ class MetricsManager(Manager):
             values = torch.stack([term.vector() for term in self.terms.values()]).to(self.env.dtype)
             self.episode_sum += values
             self._last = values
-            self._max = torch.maximum(self._max, values)
+            if self._wants_max:
+                self._max = torch.maximum(self._max, values)
             self._steps += 1
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:

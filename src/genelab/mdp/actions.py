@@ -65,6 +65,7 @@ class JointEffortActionCfg(JointActionCfg):
 class JointAction(ActionTerm):
     """One column of the action per joint."""
 
+    not_state = ("joint_columns",)
     target: Target
     cfg: JointActionCfg
     told_elsewhere = JointPositionActionCfg
@@ -75,6 +76,7 @@ class JointAction(ActionTerm):
         ids = self.robot.find_joints(cfg.joint_names)
         self.joint_names = [self.robot.joint_names[i] for i in ids]
         self.joint_ids = torch.tensor(ids, device=env.device)
+        self.joint_columns = gm.columns(ids, env.device)
         self.dim = len(ids)
         check_actuators(self.robot, set(ids), self.target, f"env.actions.{name}")
         self.scale = self._per_joint(cfg.scale, "scale")
@@ -87,7 +89,7 @@ class JointAction(ActionTerm):
     def apply(self, action: Tensor) -> None:
         if self.cfg.clip is not None:
             action = action.clamp(*self.cfg.clip)
-        self._target()[:, self.joint_ids] = self.offset + self.scale * action
+        self._target()[:, self.joint_columns] = self.offset + self.scale * action
 
     def _target(self) -> Tensor:
         raise NotImplementedError
@@ -131,7 +133,7 @@ class JointPositionAction(JointAction):
     def apply(self, action: Tensor) -> None:
         super().apply(action)
         if self.robot.has_encoder_bias:
-            self.robot.joint_pos_target[:, self.joint_ids] -= self.robot.encoder_bias[:, self.joint_ids]
+            self.robot.joint_pos_target[:, self.joint_columns] -= gm.take(self.robot.encoder_bias, self.joint_columns)
 
     def _target(self) -> Tensor:
         return self.robot.joint_pos_target

@@ -81,8 +81,9 @@ def push_by_velocity(
 ) -> None:
     """Add a random velocity to the root's, by axis as in `reset_root_uniform`; `schedule` as a reward's."""
     entity = asset.entity
-    velocity = torch.cat((entity.root_lin_vel_w, entity.root_ang_vel_w), dim=1)
-    velocity = velocity if env_ids is None else velocity[env_ids]
+    rows = slice(None) if env_ids is None else env_ids
+    spin = gm.quat_rotate(entity.root_quat_w[rows], entity.root_ang_vel_b[rows])
+    velocity = torch.cat((entity.root_lin_vel_w[rows], spin), dim=1)
     share = env.schedules.share(schedule)
     entity.write_root_velocity(velocity + share * _sample_axes(env, len(velocity), velocity_range), env_ids)
 

@@ -81,16 +81,14 @@ def soft_landing(env: ManagerBasedRlEnv, contact: str, command: str, threshold: 
 class VariablePosture:
     """1 for joints at their default positions; how far each may stray depends on how fast the robot is to go."""
 
+    not_state = ("variances",)
+
     def __init__(self, cfg: RewardTermCfg, env: ManagerBasedRlEnv) -> None:
         robot = env.scene.articulation(cfg.params.get("asset", ROBOT).name)
-        self.stds = {
-            key: torch.tensor(
-                resolve_values(cfg.params[key], robot.joint_names, f"{key} of the posture"),
-                device=env.device,
-                dtype=env.dtype,
-            )
-            for key in ("standing", "walking", "running")
-        }
+        kinds = ("standing", "walking", "running")
+        stds = [resolve_values(cfg.params[key], robot.joint_names, f"{key} of the posture") for key in kinds]
+        self.variances = torch.tensor(stds, device=env.device, dtype=env.dtype).square()
+        """What each kind of command allows each joint, `(3, J)`, rad²."""
 
     def __call__(
         self,
@@ -104,11 +102,10 @@ class VariablePosture:
         asset: Selection = ROBOT,
     ) -> Tensor:
         asked = env.commands[command]
-        speed = (asked[:, :2].norm(dim=1) + asked[:, 2].abs())[:, None]
-        std = torch.where(speed < walking_threshold, self.stds["standing"], self.stds["walking"])
-        std = torch.where(speed > running_threshold, self.stds["running"], std)
+        speed = asked[:, :2].norm(dim=1) + asked[:, 2].abs()
+        kind = torch.where(speed > running_threshold, 2, (speed >= walking_threshold).long())
         error = (asset.robot.joint_pos - asset.robot.default_joint_pos).square()
-        return torch.exp(-(error / std.square()).mean(dim=1))
+        return torch.exp(-(error / self.variances[kind]).mean(dim=1))
 
 
 def peak_force(env: ManagerBasedRlEnv, contact: str) -> Tensor:

@@ -115,10 +115,11 @@ def base_height_l2(env: ManagerBasedRlEnv, target: float, asset: Selection = ROB
 def angular_momentum_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
     """Squared angular momentum about the centre of mass, the bodies taken as points of mass, (kg·m²/s)²."""
     entity = asset.entity
+    position, velocity = gm.planes(entity.body_com_pos_w), gm.planes(entity.body_com_vel_w)  # (3, N, B)
     mass = entity.body_mass  # (B,)
-    centre = mass / mass.sum() @ entity.body_com_pos_w  # (N, 3)
-    momentum = mass @ torch.linalg.cross(entity.body_com_pos_w - centre[:, None], entity.body_com_vel_w)
-    return momentum.square().sum(dim=1)
+    centre = position @ (mass / mass.sum())  # (3, N)
+    momentum = gm.cross(position - centre[..., None], velocity) @ mass
+    return momentum.square().sum(dim=0)
 
 
 # -- effort and limits
@@ -146,7 +147,7 @@ def joint_pos_limits(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor
     """How far joints are beyond their soft limits, summed."""
     limits = asset.robot.soft_joint_pos_limits[:, asset.joint_ids]
     pos = asset.robot.joint_pos[:, asset.joint_ids]
-    return ((limits[..., 0] - pos).clamp(min=0.0) + (pos - limits[..., 1]).clamp(min=0.0)).sum(dim=1)
+    return (pos - pos.clamp(limits[..., 0], limits[..., 1])).abs().sum(dim=1)
 
 
 def undesired_contacts(env: ManagerBasedRlEnv, sensor: str) -> Tensor:

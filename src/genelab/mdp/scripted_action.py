@@ -68,4 +68,4 @@ class ScriptedJointPositionAction(JointPositionAction):
         super().apply(action)
         share = self.cfg.share * self.env.schedules.share(self.cfg.schedule)
         if share != 0.0:
-            self._target()[:, self.joint_ids] += share * self.clock.lift @ self.steps
+            self._target()[:, self.joint_columns] += share * self.clock.lift @ self.steps

@@ -160,7 +160,7 @@ class Actuator(Stateful):
         model, engine = articulation.engine.model, articulation.engine
         names = [f"{articulation.name}/{name}" for name in self.joint_names]
         self.ctrl_ids = torch.tensor([model.actuator(name).id for name in names], device=engine.device)
-        self.columns = torch.tensor(self.joint_ids, device=engine.device)
+        self.columns = gm.columns(self.joint_ids, engine.device)
 
     def compute(self) -> Tensor:
         """The engine's control for these joints, `(N, n)`."""
@@ -205,7 +205,7 @@ class ImplicitActuator(Actuator):
     def compute(self) -> Tensor:
         robot = self.articulation
         target = robot.joint_pos_target if "position" in self.cfg.accepts else robot.joint_vel_target
-        return target[:, self.columns]
+        return gm.take(target, self.columns)
 
     def gains(self) -> tuple[Tensor, Tensor]:
         engine = self.articulation.engine
@@ -240,9 +240,9 @@ class IdealPdActuator(Actuator):
 
     def compute(self) -> Tensor:
         robot, joints = self.articulation, self.columns
-        error = robot.joint_pos_target[:, joints] - robot.joint_pos[:, joints]
-        error_rate = robot.joint_vel_target[:, joints] - robot.joint_vel[:, joints]
-        return self.stiffness * error + self.damping * error_rate + robot.joint_effort_target[:, joints]
+        error = gm.take(robot.joint_pos_target, joints) - gm.take(robot.joint_pos, joints)
+        error_rate = gm.take(robot.joint_vel_target, joints) - gm.take(robot.joint_vel, joints)
+        return self.stiffness * error + self.damping * error_rate + gm.take(robot.joint_effort_target, joints)
 
     def gains(self) -> tuple[Tensor, Tensor]:
         return self.stiffness.clone(), self.damping.clone()
@@ -271,7 +271,7 @@ class DcMotorActuator(IdealPdActuator):
         return {**drive, "effort_limit": limits, **self._numbers("saturation_effort", "velocity_limit")}
 
     def compute(self) -> Tensor:
-        speed = self.articulation.joint_vel[:, self.columns] / self.no_load_speed
+        speed = gm.take(self.articulation.joint_vel, self.columns) / self.no_load_speed
         highest = torch.minimum(self.stall * (1.0 - speed), self.limit)
         lowest = torch.maximum(self.stall * (-1.0 - speed), -self.limit)
         # Above the no-load speed the line crosses zero: the motor can only brake, never beyond its limit.

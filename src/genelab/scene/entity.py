@@ -23,8 +23,9 @@ from genelab.errors import ConfigError
 from genelab.scene.actuators import Actuator, ActuatorCfg, actuated_joints
 from genelab.scene.mirror import Sides
 from genelab.scene.names import match_names
+from genelab.scene.reading import Reader, reading
 from genelab.sim import Engine, EnvIds, ModelError
-from genelab.state import Stateful, keep_attributes, load_attributes
+from genelab.state import keep_attributes, load_attributes
 
 _SCALAR_JOINTS = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
@@ -105,7 +106,7 @@ def _name_all(parts: Sequence[Any], what: str) -> None:
             part.name = next(unused)
 
 
-class Entity(Stateful):
+class Entity(Reader):
     """An entity of the scene, in all environments."""
 
     def __init__(self, name: str, cfg: EntityCfg) -> None:
@@ -153,13 +154,14 @@ class Entity(Stateful):
         """Masses of the bodies as the model was written, `(B,)`, kg."""
         self.root_id = bodies[0]
         self.is_fixed_base = not free
-        self._joint_q = self._index([int(model.jnt_qposadr[i]) for i in scalar])
-        self._joint_v = self._index([int(model.jnt_dofadr[i]) for i in scalar])
+        q_ids, v_ids = ([int(adr[i]) for i in scalar] for adr in (model.jnt_qposadr, model.jnt_dofadr))
+        self._joint_q, self._joint_v = gm.columns(q_ids, engine.device), gm.columns(v_ids, engine.device)
+        self._q_ids, self.dof_ids = self._index(q_ids), self._index(v_ids)
+        """The joints' degrees of freedom in the model, `(J,)`: columns of a Jacobian."""
         if free:
             q, v = int(model.jnt_qposadr[free[0]]), int(model.jnt_dofadr[free[0]])
             self._root_q, self._root_v = slice(q, q + 7), slice(v, v + 6)
-        self._cache: dict[str, Tensor] = {}
-        self._cache_version = -1
+        self._down = self._row([0.0, 0.0, -1.0])
         self._set_defaults(model, scalar)
 
     def _set_defaults(self, model: mujoco.MjModel, joints: list[int]) -> None:
@@ -186,11 +188,6 @@ class Entity(Stateful):
 
     # -- finding parts
 
-    @property
-    def dof_ids(self) -> Tensor:
-        """The joints' degrees of freedom in the model, `(J,)`: columns of a Jacobian."""
-        return self._joint_v
-
     def find_joints(self, patterns: str | tuple[str, ...]) -> list[int]:
         """Indices into this entity's joints."""
         return match_names(patterns, self.joint_names, f"{self.name} joint")
@@ -201,111 +198,98 @@ class Entity(Stateful):
 
     # -- state
 
-    def _derived(self, key: str, compute: Callable[[], Tensor]) -> Tensor:
-        if self._cache_version != self.engine.version:
-            self._cache.clear()
-            self._cache_version = self.engine.version
-        value = self._cache.get(key)
-        if value is None:
-            value = self._cache[key] = compute()
-        return value
-
-    @property
+    @reading
     def joint_pos(self) -> Tensor:
         """Joint positions, `(N, J)`, rad or m."""
-        return self._derived("joint_pos", lambda: self.engine.qpos[:, self._joint_q])
+        return gm.take(self.engine.qpos, self._joint_q)
 
-    @property
+    @reading
     def joint_vel(self) -> Tensor:
         """Joint velocities, `(N, J)`, rad/s or m/s."""
-        return self._derived("joint_vel", lambda: self.engine.qvel[:, self._joint_v])
+        return gm.take(self.engine.qvel, self._joint_v)
 
-    @property
+    @reading
     def joint_acc(self) -> Tensor:
         """Joint accelerations in the last physics step, `(N, J)`."""
-        return self._derived("joint_acc", lambda: self.engine.qacc[:, self._joint_v])
+        return gm.take(self.engine.qacc, self._joint_v)
 
-    @property
+    @reading
     def body_pos_w(self) -> Tensor:
         """Origins of the bodies, `(N, B, 3)`."""
-        return self._derived("body_pos_w", lambda: self.engine.body_pos[:, self._bodies])
+        return self.engine.body_pos[:, self._bodies]
 
-    @property
+    @reading
     def body_quat_w(self) -> Tensor:
         """Orientations of the bodies, `(N, B, 4)`."""
-        return self._derived("body_quat_w", lambda: self.engine.body_quat[:, self._bodies])
+        return self.engine.body_quat[:, self._bodies]
 
-    @property
+    @reading
     def body_lin_vel_w(self) -> Tensor:
         """Velocities of the bodies' origins, `(N, B, 3)`."""
-        return self._derived("body_lin_vel_w", lambda: self.engine.body_lin_vel[:, self._bodies])
+        return self.engine.body_lin_vel[:, self._bodies]
 
-    @property
+    @reading
     def body_ang_vel_w(self) -> Tensor:
         """Angular velocities of the bodies, `(N, B, 3)`."""
-        return self._derived("body_ang_vel_w", lambda: self.engine.body_ang_vel[:, self._bodies])
+        return self.engine.body_ang_vel[:, self._bodies]
 
-    @property
+    @reading
     def body_com_pos_w(self) -> Tensor:
         """Centres of mass of the bodies, `(N, B, 3)`."""
-        return self._derived("body_com_pos_w", lambda: self.engine.body_com_pos[:, self._bodies])
+        return self.engine.body_com_pos[:, self._bodies]
 
-    @property
+    @reading
     def body_com_vel_w(self) -> Tensor:
         """Velocities of the bodies' centres of mass, `(N, B, 3)`."""
-        return self._derived("body_com_vel_w", lambda: self.engine.velocity_at(self._bodies, self.body_com_pos_w))
+        return self.engine.velocity_at(self._bodies, self.body_com_pos_w)
 
-    @property
+    @reading
     def root_pos_w(self) -> Tensor:
         """Position of the root body, `(N, 3)`."""
         if self.is_fixed_base:
             return self.engine.body_pos[:, self.root_id]
-        return self._derived("root_pos_w", lambda: self.engine.qpos[:, self._root_q][:, :3])
+        return self.engine.qpos[:, self._root_q][:, :3]
 
-    @property
+    @reading
     def root_quat_w(self) -> Tensor:
         """Orientation of the root body, `(N, 4)`."""
         if self.is_fixed_base:
             return self.engine.body_quat[:, self.root_id]
-        return self._derived("root_quat_w", lambda: self.engine.qpos[:, self._root_q][:, 3:])
+        return self.engine.qpos[:, self._root_q][:, 3:]
 
-    @property
+    @reading
     def root_lin_vel_w(self) -> Tensor:
         """Velocity of the root body's origin, world frame, `(N, 3)`."""
         if self.is_fixed_base:
             return self.engine.body_lin_vel[:, self.root_id]
-        return self._derived("root_lin_vel_w", lambda: self.engine.qvel[:, self._root_v][:, :3])
+        return self.engine.qvel[:, self._root_v][:, :3]
 
-    @property
+    @reading
     def root_ang_vel_b(self) -> Tensor:
         """Angular velocity of the root body in its own frame, `(N, 3)`."""
         if self.is_fixed_base:
             return gm.quat_rotate_inverse(self.root_quat_w, self.engine.body_ang_vel[:, self.root_id])
-        return self._derived("root_ang_vel_b", lambda: self.engine.qvel[:, self._root_v][:, 3:])
+        return self.engine.qvel[:, self._root_v][:, 3:]
 
-    @property
+    @reading
     def root_lin_vel_b(self) -> Tensor:
         """Velocity of the root body in its own frame, `(N, 3)`."""
-        return self._derived("root_lin_vel_b", lambda: gm.quat_rotate_inverse(self.root_quat_w, self.root_lin_vel_w))
+        return gm.quat_rotate_inverse(self.root_quat_w, self.root_lin_vel_w)
 
-    @property
+    @reading
     def root_ang_vel_w(self) -> Tensor:
         """Angular velocity of the root body, world frame, `(N, 3)`."""
-        return self._derived("root_ang_vel_w", lambda: gm.quat_rotate(self.root_quat_w, self.root_ang_vel_b))
+        return gm.quat_rotate(self.root_quat_w, self.root_ang_vel_b)
 
-    @property
+    @reading
     def projected_gravity_b(self) -> Tensor:
         """The unit vector down, in the root's frame, `(N, 3)`."""
+        return gm.quat_rotate_inverse(self.root_quat_w, self._down)
 
-        def compute() -> Tensor:
-            return gm.quat_rotate_inverse(self.root_quat_w, self._row([0.0, 0.0, -1.0]))
-
-        return self._derived("gravity_b", compute)
-
-    @property
+    @reading
     def heading_w(self) -> Tensor:
         """Yaw of the root, rad, `(N,)`."""
-        return self._derived("heading_w", lambda: gm.yaw_of(self.root_quat_w))
+        return gm.yaw_of(self.root_quat_w)
 
     # -- changes
 
@@ -314,9 +298,9 @@ class Entity(Stateful):
     ) -> None:
         """Set positions and velocities of joints, `(len(env_ids), len(joint_ids))`; None leaves them."""
         if pos is not None:
-            self.engine.write_qpos(pos, self._joint_q[joint_ids], env_ids)
+            self.engine.write_qpos(pos, self._q_ids[joint_ids], env_ids)
         if vel is not None:
-            self.engine.write_qvel(vel, self._joint_v[joint_ids], env_ids)
+            self.engine.write_qvel(vel, self.dof_ids[joint_ids], env_ids)
 
     def write_root_pose(self, pose: Tensor, env_ids: EnvIds) -> None:
         """Set the pose of a free root: position and quaternion in the world, `(len(env_ids), 7)`."""
@@ -396,19 +380,16 @@ class Articulation(Entity):
         self.has_encoder_bias = False
         self.actuators: dict[str, Actuator] = {name: cfg.build(self) for name, cfg in self.cfg.actuators.items()}
         self.has_explicit_actuators = any(actuator.explicit for actuator in self.actuators.values())
-        self._driven = torch.cat([a.columns for a in self.actuators.values()]) if self.actuators else self._index([])
-        self._ctrl = torch.cat([a.ctrl_ids for a in self.actuators.values()]) if self.actuators else self._index([])
+        driven = [i for actuator in self.actuators.values() for i in actuator.joint_ids]
+        ctrl = [i for actuator in self.actuators.values() for i in actuator.ctrl_ids.tolist()]
+        self._driven, self._ctrl = gm.columns(driven, engine.device), gm.columns(ctrl, engine.device)
 
-    @property
+    @reading
     def joint_effort(self) -> Tensor:
         """Force or torque of the actuators in the last physics step, `(N, J)`; zero where nothing drives."""
-
-        def compute() -> Tensor:
-            effort = torch.zeros_like(self.joint_vel_target)
-            effort[:, self._driven] = self.engine.actuator_force[:, self._ctrl]
-            return effort
-
-        return self._derived("joint_effort", compute)
+        effort = torch.zeros_like(self.joint_vel_target)
+        effort[:, self._driven] = gm.take(self.engine.actuator_force, self._ctrl)
+        return effort
 
     def write_encoder_bias(self, bias: Tensor, env_ids: EnvIds) -> None:
         """Give encoders a constant error, `(len(env_ids), J)`, rad."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import mujoco
 
+from genelab.scene.reading import Reader
 from genelab.sim import ContactQuery, EnvIds
-from genelab.state import Stateful
 
 if TYPE_CHECKING:
     from genelab.scene.scene import Scene
@@ -26,7 +26,7 @@ class SensorCfg:
         raise NotImplementedError
 
 
-class Sensor(Stateful):
+class Sensor(Reader):
     """Measures in all environments. Readings are properties, computed when asked for."""
 
     def __init__(self, name: str) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from genelab.scene.names import match_names
+from genelab.scene.reading import reading
 from genelab.scene.sensors.base import Sensor, SensorCfg
 from genelab.sim import ContactQuery, EnvIds, add_contact_sensor
 
@@ -71,18 +72,18 @@ class ContactSensor(Sensor):
         self.last_air_time, self.last_contact_time = zeros.clone(), zeros.clone()
         self.first_contact = zeros.bool()
 
-    @property
+    @reading
     def force_w(self) -> Tensor:
         """Net force on each body, world frame, `(N, B, 3)`; of self-collision, where nothing would be left of it, the
         sum of the absolute forces along each axis."""
         return self.engine.contact_force[:, self._columns]
 
-    @property
+    @reading
     def count(self) -> Tensor:
         """Number of contact points of each body, `(N, B)`."""
         return self.engine.contact_count[:, self._columns]
 
-    @property
+    @reading
     def touching(self) -> Tensor:
         """Whether each body feels more than the threshold, `(N, B)`."""
         return self.force_w.square().sum(dim=-1) > self.cfg.threshold**2

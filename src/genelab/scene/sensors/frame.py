@@ -11,6 +11,7 @@ from torch import Tensor
 
 from genelab import math as gm
 from genelab.errors import ConfigError
+from genelab.scene.reading import reading
 from genelab.scene.sensors.base import Sensor, SensorCfg
 from genelab.sim import EnvIds
 
@@ -36,7 +37,7 @@ class FrameSensorCfg(SensorCfg):
 class FrameSensor(Sensor):
     """Where a frame is and how it moves; `_w` in the world, `_b` in the frame itself."""
 
-    not_state: ClassVar[tuple[str, ...]] = ("_offset", "_rot", "_arms")
+    not_state: ClassVar[tuple[str, ...]] = ("_offset", "_rot")
 
     def __init__(self, name: str, cfg: FrameSensorCfg) -> None:
         super().__init__(name)
@@ -54,47 +55,44 @@ class FrameSensor(Sensor):
         self._rot = rot / rot.norm()  # as in MJCF, a quaternion need not be a unit one
         self._has_offset = any(self.cfg.pos)
         self._has_rot = self.cfg.rot != (1.0, 0.0, 0.0, 0.0)
-        self._arms: dict[int, Tensor] = {}  # the last one, by the version of the state
 
     def _constant(self, values: Sequence[float]) -> Tensor:
         return torch.tensor(values, device=self.engine.device, dtype=self.engine.dtype)
 
+    @reading
     def _arm(self) -> Tensor:
         """From the body's origin to the frame's, world frame."""
-        version = self.engine.version
-        if version not in self._arms:
-            self._arms = {version: gm.quat_rotate(self.engine.body_quat[:, self._body], self._offset)}
-        return self._arms[version]
+        return gm.quat_rotate(self.engine.body_quat[:, self._body], self._offset)
 
-    @property
+    @reading
     def pos_w(self) -> Tensor:
         """Origin of the frame, `(N, 3)`."""
         pos = self.engine.body_pos[:, self._body]
-        return pos + self._arm() if self._has_offset else pos
+        return pos + self._arm if self._has_offset else pos
 
-    @property
+    @reading
     def quat_w(self) -> Tensor:
         """Orientation of the frame, `(N, 4)`."""
         quat = self.engine.body_quat[:, self._body]
         return gm.quat_mul(quat, self._rot.expand_as(quat)) if self._has_rot else quat
 
-    @property
+    @reading
     def ang_vel_w(self) -> Tensor:
         """Angular velocity, world frame, `(N, 3)`."""
         return self.engine.body_ang_vel[:, self._body]
 
-    @property
+    @reading
     def lin_vel_w(self) -> Tensor:
         """Velocity of the frame's origin, world frame, `(N, 3)`."""
         velocity = self.engine.body_lin_vel[:, self._body]
-        return velocity + torch.linalg.cross(self.ang_vel_w, self._arm()) if self._has_offset else velocity
+        return velocity + torch.linalg.cross(self.ang_vel_w, self._arm) if self._has_offset else velocity
 
-    @property
+    @reading
     def ang_vel_b(self) -> Tensor:
         """Angular velocity in the frame, what a gyroscope reads, `(N, 3)`."""
         return gm.quat_rotate_inverse(self.quat_w, self.ang_vel_w)
 
-    @property
+    @reading
     def lin_vel_b(self) -> Tensor:
         """Velocity in the frame, `(N, 3)`."""
         return gm.quat_rotate_inverse(self.quat_w, self.lin_vel_w)
@@ -130,7 +128,7 @@ class ImuSensor(FrameSensor):
         """Proper acceleration in the frame, `(N, 3)`, m/s²: at rest, the reaction to gravity."""
         return gm.quat_rotate_inverse(self.quat_w, self._acc - self._gravity)
 
-    @property
+    @reading
     def projected_gravity_b(self) -> Tensor:
         """The unit vector down, in the frame, `(N, 3)`."""
         return gm.quat_rotate_inverse(self.quat_w, self._down)

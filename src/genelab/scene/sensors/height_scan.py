@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from genelab import math as gm
+from genelab.scene.reading import reading
 from genelab.scene.sensors.frame import FrameSensor, FrameSensorCfg
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class HeightScan(FrameSensor):
     """Looks the ground up in the terrain's own height field: no ray is cast."""
 
     cfg: HeightScanCfg
-    not_state = ("shape", "_forward", "_sideways", "_cache", "_cache_version")
+    not_state = ("shape", "_forward", "_sideways")
 
     def initialize(self, scene: Scene) -> None:
         super().initialize(scene)
@@ -43,8 +44,6 @@ class HeightScan(FrameSensor):
         self.shape = (len(self._sideways), len(self._forward))
         """Rows from right to left, and points of a row from back to front."""
         self.num_points = self.shape[0] * self.shape[1]
-        self._cache: dict[str, Tensor] = {}
-        self._cache_version = -1
 
     def _axis(self, length: float) -> Tensor:
         steps = round(length / self.cfg.resolution)
@@ -75,11 +74,8 @@ class HeightScan(FrameSensor):
     def _ground(self, points: Tensor) -> Tensor:
         return torch.zeros_like(points[..., 0]) if self._terrain is None else self._terrain.height_at(points)
 
-    @property
+    @reading
     def distance(self) -> Tensor:
-        """How far the ground lies below the frame at each point, `(N, P)`, m; looked up once per state."""
-        if self._cache_version != self.engine.version:
-            below = self.pos_w[:, None, 2] - self._ground(self._points())
-            self._cache["distance"] = below.clamp_(-self.cfg.max_distance, self.cfg.max_distance)
-            self._cache_version = self.engine.version
-        return self._cache["distance"]
+        """How far the ground lies below the frame at each point, `(N, P)`, m."""
+        below = self.pos_w[:, None, 2] - self._ground(self._points())
+        return below.clamp_(-self.cfg.max_distance, self.cfg.max_distance)

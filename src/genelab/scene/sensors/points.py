@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from genelab import math as gm
+from genelab.scene.reading import reading
 from genelab.scene.sensors.base import Sensor, SensorCfg
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ class PointsSensorCfg(SensorCfg):
 
 
 class PointsSensor(Sensor):
-    """P points; readings are computed once per state."""
+    """P points."""
 
-    not_state = ("body_names", "_bodies", "_offset", "_cache", "_version")
+    not_state = ("body_names", "_bodies", "_offset")
 
     def __init__(self, name: str, cfg: PointsSensorCfg) -> None:
         super().__init__(name)
@@ -43,30 +44,21 @@ class PointsSensor(Sensor):
         self.body_names = [entity.body_names[i] for i in found]
         self.engine = scene.engine
         self._terrain = scene.terrain
-        self._bodies = entity.body_ids[found]
+        self._bodies = gm.columns(entity.body_ids[found].tolist(), self.engine.device)
         self._offset = torch.tensor(self.cfg.pos, device=self.engine.device, dtype=self.engine.dtype)
-        self._cache: dict[str, Tensor] = {}
-        self._version = -1
 
-    def _read(self) -> dict[str, Tensor]:
-        if self._version != self.engine.version:
-            quat = self.engine.body_quat[:, self._bodies]
-            points = self.engine.body_pos[:, self._bodies] + gm.quat_rotate(quat, self._offset)
-            self._cache = {"pos": points, "vel": self.engine.velocity_at(self._bodies, points)}
-            self._version = self.engine.version
-        return self._cache
-
-    @property
+    @reading
     def pos_w(self) -> Tensor:
         """Positions, `(N, P, 3)`."""
-        return self._read()["pos"]
+        quat = gm.take(self.engine.body_quat, self._bodies)
+        return gm.take(self.engine.body_pos, self._bodies) + gm.quat_rotate(quat, self._offset)
 
-    @property
+    @reading
     def lin_vel_w(self) -> Tensor:
         """Velocities, world frame, `(N, P, 3)`."""
-        return self._read()["vel"]
+        return self.engine.velocity_at(self._bodies, self.pos_w)
 
-    @property
+    @reading
     def height(self) -> Tensor:
         """Height above the ground below, `(N, P)`, m."""
         points = self.pos_w
