@@ -4,6 +4,9 @@ Both sides step the same compiled model with the same random targets in one proc
 the machine does hits both. Raw is `mujoco.rollout` alone: controls in, states out, no observation, reward or reset. It
 starts each round where the environments did and gets the controls that they made of the actions, so that neither side
 has more robots lying on the ground.
+
+A task is measured as it is trained, with the physics it is trained with (`coarse`) or judged with (`fine`); where they
+are the same there is one line.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import torch
 from mujoco.rollout import Rollout
 
 from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, Physics, physics_changes, with_physics
+from genelab.rl.config import RslRlOnPolicyRunnerCfg
 
 TASK_SIZES = {
     "GeneLab-Inverted-Pendulum-v0": 4096,
@@ -70,14 +74,26 @@ class RawPhysics:
         self._state[:] = self._states[:, -1]
 
 
-def measure(task: str, num_envs: int, steps: int, rounds: int) -> tuple[float, float, float]:
+def physics_of(task: str) -> list[Physics]:
+    """The physics a task knows: what it is trained with, and what it is judged with if that is another."""
+    known = TASKS.get(task)
+    differ = known.play_env is not None and physics_changes(known.play_env, known.env)
+    return ["coarse", "fine"] if differ else ["fine"]
+
+
+def measure(
+    task: str, num_envs: int, steps: int, rounds: int, physics: Physics = "coarse"
+) -> tuple[float, float, float]:
     """Control steps per second, all environments together: raw physics, `env.step`, and their ratio.
 
     Medians over rounds, each by itself: two speeds of different rounds say more of the machine than of the code.
     """
-    cfg = TASKS.get(task).env
+    known = TASKS.get(task)
+    judged = physics == "fine" and known.play_env is not None
+    cfg: ManagerBasedRlEnvCfg = with_physics(known.env, known.play_env) if judged else known.env
     cfg.scene.num_envs, cfg.seed = num_envs, 0
     env = ManagerBasedRlEnv(cfg)
+    env.shows_final_obs = not isinstance(known.agent, RslRlOnPolicyRunnerCfg)  # as its training has it
     raw = RawPhysics(env, os.cpu_count() or 1)
     actions = 2 * torch.rand(steps, num_envs, env.action_dim) - 1
     controls = np.empty((steps, num_envs, env.scene.engine.model.nu))
@@ -108,16 +124,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", action="append", help="Task; may be given more than once.")
     parser.add_argument("--num-envs", type=int, help="Environments, instead of each task's own number.")
+    parser.add_argument("--physics", choices=("coarse", "fine"), help="Of training or of judging; without it, both.")
     parser.add_argument("--steps", type=int, default=25, help="Control steps per round.")
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
     print(f"control steps per second, {os.cpu_count()} cores")
-    print("| task | environments | raw mujoco.rollout | env.step | ratio |")
-    print("|---|---|---|---|---|")
+    print("| task | physics | environments | raw mujoco.rollout | env.step | ratio |")
+    print("|---|---|---|---|---|---|")
     for task in args.task or TASK_SIZES:
         num_envs = args.num_envs or TASK_SIZES.get(task, 1024)
-        raw, env, ratio = measure(task, num_envs, args.steps, args.rounds)
-        print(f"| {task} | {num_envs} | {raw:,.0f} | {env:,.0f} | {ratio:.2f} |", flush=True)
+        for physics in [args.physics] if args.physics else physics_of(task):
+            raw, env, ratio = measure(task, num_envs, args.steps, args.rounds, physics)
+            print(f"| {task} | {physics} | {num_envs} | {raw:,.0f} | {env:,.0f} | {ratio:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
