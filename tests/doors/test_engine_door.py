@@ -16,8 +16,9 @@ from genelab.envs import make_env
 from genelab.errors import ConfigError, UsageError
 from genelab.sim import ENGINES, SimulationCfg, register_engine
 from genelab.sim.registry import EngineRegistry
+from tests.doors.helpers import TOYS
 
-TOY = str(Path(__file__).parent / "toy_engine.py")
+TOY = str(TOYS / "toy_engine.py")
 TASK = "Toy-Cart-v0"
 ON_TOY = ("--import", TOY, "--engine", "toy")
 

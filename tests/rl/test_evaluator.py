@@ -21,6 +21,7 @@ from genelab.managers import MetricTermCfg, RewardTermCfg, TerminationTermCfg
 from genelab.rl import evaluate_engines, evaluate_task, train_task
 from genelab.rl.backends import InferenceSetup
 from genelab.rl.evaluator import EvalSettings, eval_cfg, evaluate
+from genelab.sim import ENGINES, ModelError
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 CHANCE, LONGEST = 0.05, 60
@@ -323,6 +324,33 @@ def test_all_engines_are_compared_in_one_file(
     }
 
 
+def test_more_than_two_engines_are_compared_with_the_first(
+    checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def evaluation(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, *rest: object) -> dict:
+        if overrides[-1].text == "stiff":
+            raise ModelError("the stiff engine cannot express joints")
+        return fake_evaluation(task, checkpoint, settings, overrides, *rest)
+
+    monkeypatch.setattr("genelab.rl.evaluator._evaluate", evaluation)
+    names = ["mujoco", "stiff", "genesis", "third"]
+    monkeypatch.setattr(ENGINES, "runnable", lambda: (names, {"far": "the far engine is not installed"}))
+    out = tmp_path / "eval.json"
+    assert run(["eval", TASK, str(checkpoint), "--engine", "all", "--out", str(out)]) == 0
+    said = capfd.readouterr()
+    assert "left out: the far engine is not installed" in said.err
+    assert "left out: the stiff engine cannot express joints" in said.err
+    assert "1 episodes on mujoco, genesis and third" in said.out
+    assert re.search(r"error\s+│ 0.5000\s+│ 0.7500\s+│ 0.5000\s+│ \+0.2500\s+│ \+0.0000", said.out)
+    assert "the 95 % intervals of the return on mujoco and genesis do not overlap" in said.out
+    assert "the 95 % intervals of the return on mujoco and third overlap" in said.out
+    report = json.loads(out.read_text())
+    assert list(report["engines"]) == ["mujoco", "genesis", "third"]
+    assert report["not_run"] == ["stiff", "far"]
+    assert report["difference"] is None  # of two
+    assert {name: one["return_mean"] for name, one in report["differences"].items()} == {"genesis": -10.0, "third": 0.0}
+
+
 def test_what_one_engine_gave_is_kept_if_the_next_crashes(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,10 +382,10 @@ def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pyte
 
 def fake_evaluation(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, *rest: object) -> dict:
     engine = overrides[-1].text
-    mean = {"mujoco": 40.0, "genesis": 30.0}[engine]
+    mean = {"genesis": 30.0}.get(engine, 40.0)
     metrics = {"return_mean": mean, "length_mean": 9.0, "success_rate": None}
     intervals = {"return_ci95": (mean - 1, mean + 1), "length_ci95": (9.0, 9.0), "success_ci95": None}
-    error = {"mujoco": 0.5, "genesis": 0.75}[engine]
+    error = {"genesis": 0.75}.get(engine, 0.5)
     return {
         "task": task,
         "checkpoint": str(checkpoint),

@@ -1,4 +1,4 @@
-"""The MuJoCo engine: state in and out, parameters, contacts, determinism."""
+"""The MuJoCo engine: the contract of engines, and what is its own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 
 from genelab.errors import ConfigError, UsageError
 from genelab.sim import ContactQuery, Engine, ModelError, SimulationCfg, apply_options, create_engine
+from genelab.testing import EngineContract
 
 CART = """
 <mujoco>
@@ -53,6 +54,10 @@ def make(xml: str = CART, num_envs: int = 4, contacts: tuple[ContactQuery, ...] 
     return create_engine(cfg, spec, num_envs, contacts)
 
 
+class TestMujocoEngine(EngineContract):
+    engine = "mujoco"
+
+
 def test_a_step_is_mujocos_step() -> None:
     engine = make()
     data = mujoco.MjData(engine.model)
@@ -93,24 +98,6 @@ def test_many_degrees_of_freedom_are_solved_as_few_are() -> None:
     np.testing.assert_allclose(engine.qvel[0], data.qvel, atol=1e-3 * np.abs(data.qvel).max())
 
 
-def test_body_velocities_are_of_the_end_of_the_step() -> None:
-    engine = make()
-    engine.write_qvel(torch.tensor([[1.0, 2.0]] * 4), slice(None), None)
-    engine.step(5)
-    data = mujoco.MjData(engine.model)
-    data.qpos[:], data.qvel[:] = engine.qpos[0], engine.qvel[0]
-    mujoco.mj_forward(engine.model, data)
-    velocity = np.zeros(6)
-    mujoco.mj_objectVelocity(engine.model, data, mujoco.mjtObj.mjOBJ_XBODY, 2, velocity, 0)
-    np.testing.assert_allclose(engine.body_ang_vel[0, 2], velocity[:3], atol=1e-12)
-    np.testing.assert_allclose(engine.body_lin_vel[0, 2], velocity[3:], atol=1e-12)
-    np.testing.assert_allclose(engine.body_pos[0, 2], data.xpos[2], atol=1e-12)
-    mujoco.mj_objectVelocity(engine.model, data, mujoco.mjtObj.mjOBJ_BODY, 2, velocity, 0)
-    bodies = torch.tensor([2, 1])
-    velocities = engine.velocity_at(bodies, engine.body_com_pos[:, bodies])
-    np.testing.assert_allclose(velocities[0, 0], velocity[3:], atol=1e-12)
-
-
 def test_lagged_kinematics_are_one_substep_old_but_joints_are_not() -> None:
     fresh, lagged = make(), make(fresh_kinematics=False)
     for engine in (fresh, lagged):
@@ -121,25 +108,6 @@ def test_lagged_kinematics_are_one_substep_old_but_joints_are_not() -> None:
     before.write_qvel(torch.ones(4, 2), slice(None), None)
     before.step(1)
     torch.testing.assert_close(lagged.body_pos, before.body_pos, rtol=0, atol=0)
-
-
-def test_writing_changes_only_the_chosen_environments_and_columns() -> None:
-    engine = make()
-    engine.write_qpos(torch.tensor([[7.0], [8.0]]), [1], torch.tensor([0, 2]))
-    assert engine.qpos.tolist() == [[0, 7], [0, 0], [0, 8], [0, 0]]
-    engine.refresh()
-    assert engine.body_quat[1, 2].tolist() == [1, 0, 0, 0]
-    assert engine.body_quat[0, 2, 0].item() == pytest.approx(np.cos(3.5))
-
-
-def test_what_was_read_does_not_change_with_the_next_step() -> None:
-    engine = make()
-    engine.write_qvel(torch.ones(4, 2), slice(None), None)
-    before = engine.qpos
-    kept = before.clone()
-    engine.step(1)
-    assert torch.equal(before, kept)
-    assert not torch.equal(engine.qpos, kept)
 
 
 def test_reset_gives_the_initial_state_and_forgets_the_solver() -> None:
@@ -160,18 +128,6 @@ def test_an_environment_with_an_initial_state_of_its_own_is_reset_to_it() -> Non
     engine.step(3)
     engine.reset(None)
     assert engine.qpos.tolist() == [[0.0, 0.0], [0.5, 0.0], [0.0, 0.0], [0.0, 0.0]]
-
-
-def test_a_wrench_accelerates_until_it_is_taken_away() -> None:
-    engine = make(BOX, gravity=(0.0, 0.0, 0.0))
-    force, torque = torch.tensor([[[4.0, 0.0, 0.0]]]), torch.zeros(1, 1, 3)
-    engine.write_wrench(force, torque, [1], torch.tensor([3]))
-    engine.step(10)
-    assert engine.qvel[3, 0].item() == pytest.approx(4.0 / 2.0 * 0.005 * 10)
-    assert engine.qvel[0, 0].item() == 0.0
-    engine.write_wrench(0 * force, torque, [1], torch.tensor([3]))
-    engine.step(10)
-    assert engine.qvel[3, 0].item() == pytest.approx(0.1)
 
 
 def test_contact_force_is_the_weight_and_filtered_by_the_other_body() -> None:
@@ -204,27 +160,6 @@ def test_each_environment_has_its_own_mass() -> None:
     torch.testing.assert_close(engine.qvel[:, 0], 0.005 / masses[:, 0].double())
 
 
-def test_an_unknown_model_field_names_a_near_one() -> None:
-    with pytest.raises(ConfigError, match=r"'body_mas' is not a field of the model. Did you mean 'body_mass'"):
-        make().set_model_field("body_mas", torch.ones(4, 1), [1], None)
-
-
-def test_going_back_to_a_state_repeats_the_future_bit_for_bit() -> None:
-    engine = make(BOX, contacts=QUERIES)
-    engine.step(7)
-    state = engine.state_dict()
-
-    def future() -> list[torch.Tensor]:
-        now = engine.contact_force.clone()
-        engine.step(13)
-        return [now, engine.qpos, engine.qvel, engine.contact_force, engine.body_pos]
-
-    first = future()
-    engine.load_state_dict(state)
-    for a, b in zip(first, future(), strict=True):
-        assert torch.equal(a, b)
-
-
 def _rollout(threads: int, order: torch.Tensor) -> torch.Tensor:
     engine = make(BOX, num_envs=len(order), threads=threads)
     generator = torch.Generator().manual_seed(0)
@@ -246,14 +181,6 @@ def test_results_do_not_depend_on_threads() -> None:
 def test_results_do_not_depend_on_the_place_in_the_batch() -> None:
     order = torch.randperm(16, generator=torch.Generator().manual_seed(1))
     assert torch.equal(_rollout(2, torch.arange(16))[order], _rollout(2, order))
-
-
-def test_a_diverged_state_stays_visible() -> None:
-    engine = make()
-    engine.write_qvel(torch.tensor([[float("nan"), 0.0]]), slice(None), torch.tensor([2]))
-    engine.step(2)
-    assert engine.qvel[2].isnan().any()
-    assert engine.qvel[[0, 1, 3]].isfinite().all()
 
 
 def test_a_model_that_does_not_compile_is_one_line() -> None:
