@@ -209,3 +209,8 @@ def test_auto_is_mujoco_on_the_cpu_and_genesis_on_the_gpu() -> None:
     assert SimulationCfg().resolved_engine() == "mujoco"
     assert SimulationCfg(gpu=True).resolved_engine() == "genesis"
     assert SimulationCfg(gpu=True, engine="mujoco").resolved_engine() == "mujoco"
+
+
+def test_a_model_without_contact_sensors_has_no_contacts() -> None:
+    assert make().contact_force.shape == (4, 0, 3)
+    assert make().contact_count.shape == (4, 0)

@@ -151,7 +151,7 @@ class MujocoEngine(Engine):
     def _contact_force(self) -> Tensor:
         data = self._views["sensordata"]
         # The sensor reports what the body does to the other; we report what is done to the body.
-        force = -data.index_select(1, self._force_columns).view(self.num_envs, -1, 3)
+        force = -data.index_select(1, self._force_columns).view(self.num_envs, len(self._contact_columns), 3)
         for i, columns in self._within.items():
             touching = data[:, columns.start].nonzero().flatten()  # few do, most of the time
             slots = data[touching, columns].unflatten(1, (SLOTS_WITHIN, WIDTH_WITHIN))
