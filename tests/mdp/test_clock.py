@@ -19,11 +19,13 @@ from tests.mdp.hopper import MakeEnv, pose, reward
 STEPS = {"left_leg": {"left": 0.2}, "right_leg": {"right": 0.1}}
 
 
-def walker(make_env: MakeEnv, share: float = 1.0, **settings: Any) -> ManagerBasedRlEnv:
+def walker(
+    make_env: MakeEnv, share: float = 1.0, strides: dict[str, Any] | None = None, **settings: Any
+) -> ManagerBasedRlEnv:
     """Two legs half a period apart at 12.5 Hz: a period is eight control steps of 0.01 s."""
     command = VelocityCommandCfg(lin_vel_x=(1.0, 1.0), lin_vel_y=(0.0, 0.0), ang_vel_z=(0.0, 0.0))
     clock = GaitClockCfg(frequency=12.5, offsets={"left_leg": 0.0, "right_leg": 0.5})
-    action = ScriptedJointPositionActionCfg(scale=0.1, steps=STEPS, share=share)
+    action = ScriptedJointPositionActionCfg(scale=0.1, steps=STEPS, strides=strides or {}, share=share)
     return make_env(commands={"twist": command, "gait": clock}, actions={"legs": action}, **settings)
 
 
@@ -38,6 +40,22 @@ def test_each_foot_lifts_and_stands_for_half_a_period(make_env: MakeEnv) -> None
     left, right = zip(*lifts, strict=True)
     assert left == pytest.approx([0.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], abs=1e-9)
     assert right == pytest.approx([0.0, 0.0, 0.0, 0.0, 0.5, 1.0, 0.5, 0.0], abs=1e-9)
+
+
+def test_a_foot_lands_ahead_and_moves_back_evenly_while_it_stands(make_env: MakeEnv) -> None:
+    env = walker(make_env)
+    clock = env.commands.term("gait")
+    sweeps = []
+    for eighth in range(8):
+        clock.phase[:] = eighth / 8
+        sweeps.append(clock.sweep[1].tolist())
+    left, right = zip(*sweeps, strict=True)
+    half = math.sqrt(0.5)
+    assert left == pytest.approx([-1.0, -half, 0.0, half, 1.0, 0.5, 0.0, -0.5], abs=1e-9)
+    assert right == pytest.approx([*left[4:], *left[:4]], abs=1e-9)
+    env.commands.term("twist").fix(torch.zeros(4, 3).double())
+    clock.update()
+    assert clock.sweep.tolist() == [[0.0, 0.0]] * 4
 
 
 def test_it_shows_sine_and_cosine_and_hides_at_rest(make_env: MakeEnv) -> None:
@@ -94,6 +112,18 @@ def test_the_script_is_under_the_action(make_env: MakeEnv, share: float) -> None
     env.commands.term("gait").phase[:] = 0.25
     env.step(torch.tensor([[1.0, -1.0]]).repeat(4, 1))
     assert env.robot.joint_pos_target[1].tolist() == pytest.approx([0.1 + share * 0.2, -0.1])
+
+
+def test_strides_follow_the_command(make_env: MakeEnv) -> None:
+    env = walker(make_env, 0.5, {"left_leg": {"left": (0.3, 0.0, 0.0)}, "right_leg": {"right": (0.1, 0.4, 0.0)}})
+    env.commands.term("twist").fix(torch.tensor([[1.0, 0.5, 9.0]]).double().repeat(4, 1))
+    env.commands.term("gait").phase[:] = 0.0  # the left foot lifts off, the right one lands
+    env.step(torch.zeros(4, 2))
+    assert env.robot.joint_pos_target[1].tolist() == pytest.approx([0.5 * -0.3, 0.5 * (0.1 + 0.2)])
+    (action,) = describe_actions(env.action_manager.terms.values())
+    assert action["strides"]["right_leg"] == [[0.0, 0.1], [0.0, 0.4], [0.0, 0.0]]
+    with pytest.raises(ConfigError, match=r"strides.left_leg.left: needs 3 numbers, got 1"):
+        walker(make_env, strides={"left_leg": {"left": (0.3,)}})
 
 
 def test_the_script_may_fade(make_env: MakeEnv) -> None:

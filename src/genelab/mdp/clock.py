@@ -94,6 +94,15 @@ class GaitClock(CommandTerm):
             return Image((0, 1), (-1.0, -1.0))
         raise ConfigError(f"the mirror image of the command {self.name!r} is not known: its sides keep another rhythm")
 
+    @property
+    def sweep(self) -> Tensor:
+        """How far each foot is ahead of where it stands at rest, `(N, feet)`: from 1 where it lands, evenly to −1 where
+        it lifts off, and smoothly back; 0 at rest."""
+        turned = (self.phase[:, None] + self.offsets) % 1.0
+        stance = (turned - self.cfg.swing_share) / (1.0 - self.cfg.swing_share)
+        ahead = torch.where(stance < 0.0, -(torch.pi * turned / self.cfg.swing_share).cos(), 1.0 - 2.0 * stance)
+        return ahead * self.moving[:, None]
+
     def resample(self, env_ids: Tensor) -> None:
         """A new episode begins anywhere in the period."""
         self.phase[env_ids] = gm.uniform(0.0, 1.0, (len(env_ids),), self.env.rng, self.env.dtype)

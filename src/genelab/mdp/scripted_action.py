@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from genelab import math as gm
+from genelab.errors import ConfigError
 from genelab.managers import ActionTerm
 from genelab.mdp.actions import JointPositionAction, JointPositionActionCfg
 from genelab.mdp.clock import get_clock
@@ -18,12 +20,23 @@ if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
 
 
+FORMULA = (
+    "target = offset + scale * action + share * sum over the feet of (lift * steps + sweep * (command @ strides)), "
+    "with x = (phase + the foot's offset) mod 1, s = swing_share; lift = sin(pi * x / s)^2 for x < s, else 0; "
+    "sweep = -cos(pi * x / s) for x < s, else 1 - 2 * (x - s) / (1 - s); both 0 while the clock rests"
+)
+"""For who runs an exported policy."""
+
+
 @dataclass(kw_only=True)
 class ScriptedJointPositionActionCfg(JointPositionActionCfg):
-    """Target = offset + scale · action + share · Σ lift of a foot · its step."""
+    """Target = offset + scale · action + share · Σ over the feet of (lift · step + sweep · command · stride)."""
 
     steps: dict[str, dict[str, float]]
     """By regular expression of a foot's body: how its joints move to lift it, rad at the top of the swing."""
+    strides: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
+    """By the same: how its joints move to set it down ahead, rad per unit of each column of the command that the clock
+    follows. A foot that stands moves back by as much, which takes the robot ahead."""
     clock: str = "gait"
     """The gait clock that lifts the feet."""
     share: float = 1.0
@@ -49,23 +62,56 @@ class ScriptedJointPositionAction(JointPositionAction):
     def __init__(self, name: str, cfg: ScriptedJointPositionActionCfg, env: ManagerBasedEnv) -> None:
         super().__init__(name, cfg, env)
         self.clock = get_clock(self.env, cfg.clock)
-        self.steps = torch.zeros(len(self.clock.foot_names), self.dim, device=env.device, dtype=env.dtype)
-        """Joint angles at the top of each foot's swing, `(feet, dim)`, rad."""
-        for foot, joints in cfg.steps.items():
-            rows = match_names(foot, self.clock.foot_names, f"env.actions.{name}.steps")
-            for joint, angle in joints.items():
-                columns = match_names(joint, self.joint_names, f"env.actions.{name}.steps.{foot}")
-                self.steps[torch.tensor(rows)[:, None], torch.tensor(columns)] = angle
+        feet, follows = self.clock.foot_names, self.env.commands[self.clock.cfg.command]
+        self.steps = torch.zeros(len(feet), 1, self.dim, device=env.device, dtype=env.dtype)
+        """Joint angles at the top of each foot's swing, `(feet, 1, dim)`, rad."""
+        self.strides = torch.zeros(len(feet), follows.shape[1], self.dim, device=env.device, dtype=env.dtype)
+        """Joint angles where each foot lands, `(feet, command, dim)`, rad per unit of the command."""
+        self._fill(
+            self.steps,
+            {foot: {joint: (angle,) for joint, angle in joints.items()} for foot, joints in cfg.steps.items()},
+            "steps",
+        )
+        self._fill(self.strides, cfg.strides, "strides")
+
+    def _fill(self, table: Tensor, angles: Mapping[str, Mapping[str, tuple[float, ...]]], field_name: str) -> None:
+        where = f"env.actions.{self.name}.{field_name}"
+        for foot, joints in angles.items():
+            rows = match_names(foot, self.clock.foot_names, where)
+            for joint, values in joints.items():
+                columns = match_names(joint, self.joint_names, f"{where}.{foot}")
+                if len(values) != table.shape[1]:
+                    raise ConfigError(f"{where}.{foot}.{joint}: needs {table.shape[1]} numbers, got {len(values)}")
+                cells = torch.tensor(values, device=table.device, dtype=table.dtype)[:, None]
+                for row in rows:
+                    table[row, :, columns] = cells
 
     def transforms(self) -> dict[str, Any]:
         return self.linear()  # a script may fade, and what was learned above it goes on without
 
     def settings(self) -> dict[str, Any]:
-        steps = dict(zip(self.clock.foot_names, self.steps.tolist(), strict=True))
-        return {"clock": self.cfg.clock, "share": self.cfg.share, "steps": steps}
+        feet = self.clock.foot_names
+        return {
+            "clock": self.cfg.clock,
+            "share": self.cfg.share,
+            "script": FORMULA,
+            "steps": {foot: gm.decimals(step) for foot, step in zip(feet, self.steps[:, 0], strict=True)},
+            "strides": {
+                foot: [gm.decimals(row) for row in rows] for foot, rows in zip(feet, self.strides, strict=True)
+            },
+        }
 
     def apply(self, action: Tensor) -> None:
         super().apply(action)
         share = self.cfg.share * self.env.schedules.share(self.cfg.schedule)
         if share != 0.0:
-            self._target()[:, self.joint_columns] += share * self.clock.lift @ self.steps
+            self._target()[:, self.joint_columns] += share * self._script()
+
+    def _script(self) -> Tensor:
+        """What the clock and the command ask of the joints, `(N, dim)`, rad."""
+        lifted = self.clock.lift @ self.steps[:, 0]
+        if not self.cfg.strides:
+            return lifted
+        command = self.env.commands[self.clock.cfg.command]
+        ahead = torch.einsum("nf,nc->nfc", self.clock.sweep, command).flatten(1)
+        return lifted + ahead @ self.strides.flatten(0, 1)
