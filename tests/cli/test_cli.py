@@ -110,7 +110,7 @@ def test_a_broken_plugin_is_one_line_and_the_others_load(tmp_path: Path) -> None
 
 def test_info_shows_terms_and_every_path(capfd: pytest.CaptureFixture[str]) -> None:
     text = answers(["info", TASK], capfd)
-    assert re.search(r"pole_ang_vel\s*│\s*3\s*│\s*frame_ang_vel\s*│\s*±0.1", text)
+    assert re.search(r"pole_ang_vel\s*│\s*3\s*│\s*frame_ang_vel\s*│\s*rad/s \(tip\)\s*│\s*±0.1", text)
     assert re.search(r"upright\s*│\s*3\s", text)
     assert "env.rewards.upright.weight: float = 3.0" in text
     assert "env.simulation.engine: 'auto' | 'mujoco' | 'genesis' = auto" in text

@@ -59,6 +59,10 @@ def test_the_lines_it_names_make_the_runs_world_again(capfd: pytest.CaptureFixtu
     assert ways[1] == ["play", TASK, "--checkpoint", "run/model_final.pt", *given]
     assert run([*ways[0], "--episodes", "2"]) == run([*ways[1], "--steps", "2"]) == 0
     assert run([*ways[0][:3], "--episodes", "2"]) == 2
+    assert (
+        "trained with env.actions.cart.scale 0.5, here 1: pass --env.actions.cart.scale=0.5" in capfd.readouterr().err
+    )
+    assert run([*ways[0][:3], "--episodes", "2", given[2]]) == 2
     message = "trained with env.actions.cart.clip [-2, 2], here none: pass '--env.actions.cart.clip=[-2, 2]'"
     assert message in capfd.readouterr().err
     assert run(["train", TASK, "--resume", "run", "--steps", "2", "-q"]) == 0
