@@ -15,7 +15,7 @@ from genelab.managers import (
     TerminationTermCfg,
     symmetric,
 )
-from genelab.mdp import VelocityCommandCfg
+from genelab.mdp import GaitClockCfg, VelocityCommandCfg
 from genelab.scene import ArticulationCfg, PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg
 
@@ -73,6 +73,20 @@ def push(interval_s: tuple[float, float], **velocity: tuple[float, float]) -> Ev
     """Now and then somebody pushes the robot: a velocity is added to its own, by axis."""
     params = {"velocity_range": velocity}
     return EventTermCfg(func=mdp.push_by_velocity, mode="interval", interval_range_s=interval_s, params=params)
+
+
+def add_clock(cfg: ManagerBasedRlEnvCfg, clock: GaitClockCfg) -> None:
+    """Show a gait clock to actor and critic."""
+    cfg.commands["gait"] = clock
+    for group in cfg.observations.values():
+        group.terms["gait"] = ObservationTermCfg(func=mdp.generated_command, params={"command": "gait"})
+
+
+def coarse_physics(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
+    """The same control rate in two physics steps instead of four: for learning, never for judging."""
+    cfg = copy.deepcopy(cfg)
+    cfg.simulation.dt, cfg.decimation = 0.01, 2
+    return cfg
 
 
 def follow(cfg: ManagerBasedRlEnvCfg, schedule: str, *rewards: str) -> None:
