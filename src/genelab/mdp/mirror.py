@@ -15,8 +15,18 @@ from genelab.scene.mirror import beside
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
 
-TensorImage = tuple[Tensor, Tensor]
-"""Where each column comes from, and its sign."""
+
+class TensorImage:
+    """A mirror image, to be made of tensors: in 32 bits, as networks are, whatever the precision of the physics is."""
+
+    def __init__(self, image: Image, device: torch.device) -> None:
+        self.columns = torch.tensor(image.columns, device=device)
+        self.signs = torch.tensor(image.signs, device=device, dtype=torch.float32)
+
+    def of(self, values: Tensor) -> Tensor:
+        """The mirror image of the last dimension."""
+        return values[..., self.columns] * self.signs
+
 
 _IMAGES: WeakKeyDictionary[ManagerBasedRlEnv, tuple[dict[str, TensorImage], TensorImage]] = WeakKeyDictionary()
 
@@ -26,12 +36,11 @@ def augment(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | N
     of_groups, of_actions = _images(env.unwrapped)
     if obs is not None:
         mirrored = obs.clone()
-        for name, (columns, signs) in of_groups.items():
-            mirrored[name] = obs[name][:, columns] * signs
+        for name, image in of_groups.items():
+            mirrored[name] = image.of(obs[name])
         obs = torch.cat([obs, mirrored])
     if actions is not None:
-        columns, signs = of_actions
-        actions = torch.cat([actions, actions[:, columns] * signs])
+        actions = torch.cat([actions, of_actions.of(actions)])
     return obs, actions
 
 
@@ -47,12 +56,6 @@ def _images(env: ManagerBasedRlEnv) -> tuple[dict[str, TensorImage], TensorImage
     """Of the observations by group, and of the actions."""
     if env not in _IMAGES:
         groups = env.observation_manager.groups
-        of_groups = {name: _tensors(group_image(group), env) for name, group in groups.items()}
-        _IMAGES[env] = (of_groups, _tensors(env.action_manager.image(), env))
+        of_groups = {name: TensorImage(group_image(group), env.device) for name, group in groups.items()}
+        _IMAGES[env] = (of_groups, TensorImage(env.action_manager.image(), env.device))
     return _IMAGES[env]
-
-
-def _tensors(image: Image, env: ManagerBasedRlEnv) -> TensorImage:
-    """In 32 bits, as networks are, whatever the precision of the physics is."""
-    columns = torch.tensor(image.columns, device=env.device)
-    return columns, torch.tensor(image.signs, device=env.device, dtype=torch.float32)

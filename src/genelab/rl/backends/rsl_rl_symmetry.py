@@ -13,27 +13,16 @@ The network is a plain one in every other respect: checkpoints, export and infer
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from genelab.errors import UsageError
+from genelab.mdp.mirror import TensorImage
+from genelab.scene.mirror import SAME, Image, beside
 
 _SETTING = "agent.algorithm.symmetry_cfg.equivariant"
-
-
-@dataclass(frozen=True)
-class Image:
-    """A mirror image of columns: where each comes from, and its sign."""
-
-    columns: Tensor
-    signs: Tensor
-
-    def of(self, values: Tensor) -> Tensor:
-        """The mirror image of the last dimension."""
-        return values[..., self.columns] * self.signs
 
 
 def images(augment: Callable[..., Any], env: Any, observations: Any, action_dim: int) -> tuple[dict[str, Image], Image]:
@@ -52,9 +41,10 @@ def images(augment: Callable[..., Any], env: Any, observations: Any, action_dim:
 def _image(units: Tensor) -> Image:
     """What became of each unit vector."""
     columns = units.abs().argmax(dim=0)
-    image = Image(columns, units[columns, torch.arange(len(columns), device=units.device)])
-    eye = torch.eye(len(units), device=units.device)
-    if not torch.equal(image.of(eye), units) or not torch.equal(image.of(units), eye):
+    signs = units[columns, torch.arange(len(columns), device=units.device)]
+    image = Image(tuple(columns.tolist()), tuple(signs.tolist()))
+    mirror, eye = TensorImage(image, units.device), torch.eye(len(units), device=units.device)
+    if not torch.equal(mirror.of(eye), units) or not torch.equal(mirror.of(units), eye):
         raise UsageError(
             f"{_SETTING}: data_augmentation_func must exchange columns and signs, and twice must change nothing"
         )
@@ -67,25 +57,25 @@ class Tied:
     def __init__(self, model: Any, inputs: list[Image], outputs: Image | None) -> None:
         """`inputs`: images of the groups that the network sees; `outputs`: of the actions, None for a value."""
         self._model = model
-        self._input = _beside(inputs)
+        before = beside(inputs)
         *hidden, self._last = (layer for layer in model.mlp if isinstance(layer, nn.Linear))
-        if outputs is None:
-            outputs = Image(self._input.columns.new_zeros(1), self._input.signs.new_ones(1))
-        unsigned = Image(outputs.columns, torch.ones_like(outputs.signs))  # of what has a size alone, as noise has
+        outputs = outputs or SAME
+        unsigned = Image(outputs.columns, (1.0,) * len(outputs.signs))  # of what has a size alone, as noise has
         if self._last.out_features == 2 * len(outputs.columns):  # a standard deviation below each action
-            outputs = _beside([outputs, unsigned])
+            outputs = beside([outputs, unsigned])
+        device = self._last.weight.device
+        self._input = TensorImage(before, device)
         self._mirrors: dict[Tensor, Callable[[Tensor], Tensor]] = {}
         self._widths: dict[Tensor, int] = {}
-        before = self._input
         if model.is_recurrent:
             for of_input, of_state, *biases in model.rnn.rnn.all_weights:
                 before = self._hide(model.rnn.rnn.hidden_size, before, of_input, biases, of_state)
         for layer in hidden:
             before = self._hide(layer.out_features, before, layer.weight, [layer.bias])
-        self._mirrors[self._last.weight] = _of_matrix(before, outputs)
-        self._mirrors[self._last.bias] = outputs.of
+        self._mirrors[self._last.weight] = _of_matrix(before, outputs, device)
+        self._mirrors[self._last.bias] = TensorImage(outputs, device).of
         if model.distribution is not None:
-            self._mirrors |= dict.fromkeys(model.distribution.parameters(), unsigned.of)
+            self._mirrors |= dict.fromkeys(model.distribution.parameters(), TensorImage(unsigned, device).of)
         for parameter, mirror in self._mirrors.items():
             parameter.register_hook(_averaging(mirror))
 
@@ -93,11 +83,12 @@ class Tied:
         self, width: int, before: Image, weight: Tensor, biases: list[Tensor], of_state: Tensor | None = None
     ) -> Image:
         """Tie a hidden layer, or all gates of one with memory, which sees its own state, too; returns its image."""
-        after = _halves(width, weight.device)
-        of_gates = _beside([after] * (len(weight) // width))
-        mirrors = {weight: _of_matrix(before, of_gates), **dict.fromkeys(biases, of_gates.of)}
+        after, device = _halves(width), weight.device
+        of_gates = after.repeat(len(weight) // width)
+        mirrors = {weight: _of_matrix(before, of_gates, device)}
+        mirrors |= dict.fromkeys(biases, TensorImage(of_gates, device).of)
         if of_state is not None:
-            mirrors[of_state] = _of_matrix(after, of_gates)
+            mirrors[of_state] = _of_matrix(after, of_gates, device)
         self._mirrors |= mirrors
         self._widths |= dict.fromkeys(mirrors, width)
         return after
@@ -130,22 +121,17 @@ class Tied:
         normalizer._std = var.sqrt()
 
 
-def _beside(parts: list[Image]) -> Image:
-    """The image of columns side by side."""
-    starts = torch.tensor([0, *(len(image.columns) for image in parts)]).cumsum(0).tolist()
-    columns = [image.columns + start for image, start in zip(parts, starts, strict=False)]
-    return Image(torch.cat(columns), torch.cat([image.signs for image in parts]))
-
-
-def _halves(width: int, device: torch.device) -> Image:
+def _halves(width: int) -> Image:
     """The image of a hidden layer: its halves change places."""
     if width % 2:
         raise UsageError(f"{_SETTING}: hidden layers must have an even number of units, got {width}")
-    return Image(torch.arange(width, device=device).roll(width // 2), torch.ones(width, device=device))
+    half = width // 2
+    return Image((*range(half, width), *range(half)), (1.0,) * width)
 
 
-def _of_matrix(before: Image, after: Image) -> Callable[[Tensor], Tensor]:
-    return lambda weight: after.of(before.of(weight).T).T
+def _of_matrix(before: Image, after: Image, device: torch.device) -> Callable[[Tensor], Tensor]:
+    rows, columns = TensorImage(after, device), TensorImage(before, device)
+    return lambda weight: rows.of(columns.of(weight).T).T
 
 
 def _averaging(mirror: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
