@@ -2,12 +2,31 @@
 
 from genelab.config import TASKS
 
-for _robot, _kind in (("Go1", "A quadruped"), ("G1", "A humanoid")):
-    for _ground in ("Flat", "Rough"):
-        TASKS.register(
-            f"Genelab-Velocity-{_ground}-Unitree-{_robot}-v0",
-            f"genelab_unitree.{_robot.lower()}:{_ground.lower()}_task",
-            description=f"{_kind} walks as commanded on {_ground.lower()} ground.",
-            robot=f"Unitree {_robot}",
-            backend="rsl_rl PPO",
-        )
+TASKS.register(
+    "Genelab-Velocity-Flat-Unitree-Go1-v0",
+    "genelab_unitree.go1:flat_task",
+    description="A quadruped walks as commanded on flat ground.",
+    robot="Unitree Go1",
+    backend="rsl_rl PPO",
+)
+TASKS.register(
+    "Genelab-Velocity-Rough-Unitree-Go1-v0",
+    "genelab_unitree.go1:rough_task",
+    description="A quadruped walks as commanded on rough ground.",
+    robot="Unitree Go1",
+    backend="rsl_rl PPO",
+)
+TASKS.register(
+    "Genelab-Velocity-Flat-Unitree-G1-v0",
+    "genelab_unitree.g1:flat_task",
+    description="A humanoid walks as commanded on flat ground.",
+    robot="Unitree G1",
+    backend="rsl_rl PPO",
+)
+TASKS.register(
+    "Genelab-Velocity-Rough-Unitree-G1-v0",
+    "genelab_unitree.g1:rough_task",
+    description="A humanoid walks as commanded on rough ground.",
+    robot="Unitree G1",
+    backend="rsl_rl PPO",
+)

@@ -1,4 +1,7 @@
-"""Rough ground: a grid of stairs, boxes, rubble and slopes that gets harder row by row."""
+"""Rough ground: a grid of stairs, boxes, rubble and slopes that gets harder row by row.
+
+Source of the numbers: the published configuration of GeneLab's reference runs, `Genelab-Velocity-Rough-Unitree-*`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ from dataclasses import dataclass
 
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
-from genelab.managers import CurriculumTermCfg, ObservationTermCfg, TerminationTermCfg, symmetric
-from genelab.rl.config import RslRlOnPolicyRunnerCfg
+from genelab.managers import adapt, obs, symmetric, truncation
 from genelab.scene import HeightScanCfg
 from genelab.scene.terrains import (
     BoxesCfg,
@@ -16,7 +18,6 @@ from genelab.scene.terrains import (
     SlopeCfg,
     TerrainGeneratorCfg,
 )
-from genelab_unitree.velocity import COMMAND
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,15 +63,9 @@ def make_rough(cfg: ManagerBasedRlEnvCfg, roughness: Roughness, scan_body: str) 
     cfg.scene.terrain = rough_terrain(roughness)
     cfg.scene.sensors["scan"] = HeightScanCfg(entity="robot", body=scan_body, size=(1.6, 1.0), resolution=0.1)
     for group in cfg.observations.values():
-        group.terms["height_scan"] = ObservationTermCfg(
-            func=mdp.height_scan, params={"sensor": "scan"}, noise=symmetric(0.1), clip=(-1.0, 2.0)
-        )
-    cfg.curriculum["terrain_levels"] = CurriculumTermCfg(
-        func=mdp.terrain_levels_vel, params={"promote_distance": 4.0, **COMMAND}
-    )
-    cfg.terminations["out_of_terrain"] = TerminationTermCfg(
-        func=mdp.out_of_terrain, time_out=True, params={"margin": 1.0}
-    )
+        group.terms["height_scan"] = obs(mdp.height_scan, sensor="scan").then(noise=symmetric(0.1), clip=(-1.0, 2.0))
+    cfg.curriculum["terrain_levels"] = adapt(mdp.terrain_levels_vel, command="twist", promote_distance=4.0)
+    cfg.terminations["out_of_terrain"] = truncation(mdp.out_of_terrain, margin=1.0)
 
 
 def rough_play(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
@@ -79,14 +74,3 @@ def rough_play(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     assert isinstance(cfg.scene.terrain, TerrainGeneratorCfg)
     cfg.scene.terrain.max_init_level = None
     return cfg
-
-
-def rough_ppo(agent: RslRlOnPolicyRunnerCfg) -> RslRlOnPolicyRunnerCfg:
-    """No bonus for entropy, which would undo a gait once it is there, and a floor under the exploration instead."""
-    agent.algorithm.entropy_coef = 0.0
-    agent.algorithm.desired_kl = 0.02
-    assert agent.actor.distribution is not None
-    agent.actor.distribution.class_name = "HeteroscedasticGaussianDistribution"
-    agent.actor.distribution.std_type = "log"
-    agent.actor.distribution.std_range = (0.3, 2.0)
-    return agent

@@ -1,4 +1,8 @@
-"""Walking as commanded: what the robots have in common."""
+"""Walking as commanded: what the robots have in common.
+
+Source of the numbers: the published configuration of GeneLab's reference runs, `Genelab-Velocity-Flat-Unitree-*`;
+docs/walking.md lists what differs.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,17 @@ from genelab import mdp
 from genelab.envs import ManagerBasedRlEnvCfg
 from genelab.managers import (
     EventTermCfg,
-    MetricTermCfg,
     ObservationGroupCfg,
-    ObservationTermCfg,
-    TerminationTermCfg,
+    event,
+    metric,
+    obs,
     symmetric,
+    termination,
+    truncation,
 )
 from genelab.mdp import GaitClockCfg, VelocityCommandCfg
 from genelab.scene import ArticulationCfg, PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg
-
-COMMAND = {"command": "twist"}
 
 
 def velocity_env(robot: ArticulationCfg, command: VelocityCommandCfg, *, num_envs: int) -> ManagerBasedRlEnvCfg:
@@ -33,53 +37,53 @@ def velocity_env(robot: ArticulationCfg, command: VelocityCommandCfg, *, num_env
         observations=_observations(),
         commands={"twist": command},
         events={
-            "reset_base": EventTermCfg(
-                func=mdp.reset_root_uniform,
-                mode="reset",
-                params={"pose_range": {"x": (-0.5, 0.5), "y": (-0.5, 0.5), "yaw": (-math.pi, math.pi)}},
+            "reset_base": event(
+                mdp.reset_root_uniform,
+                "reset",
+                pose_range={"x": (-0.5, 0.5), "y": (-0.5, 0.5), "yaw": (-math.pi, math.pi)},
             ),
         },
         terminations={
-            "time_out": TerminationTermCfg(func=mdp.time_out, time_out=True),
-            "fell": TerminationTermCfg(func=mdp.bad_orientation, params={"limit": math.radians(70.0)}),
+            "time_out": truncation(mdp.time_out),
+            "fell": termination(mdp.bad_orientation, limit=math.radians(70.0)),
         },
         metrics={
-            "error_vel_xy": MetricTermCfg(func=mdp.error_vel_xy, params=dict(COMMAND)),
-            "error_vel_yaw": MetricTermCfg(func=mdp.error_vel_yaw, params=dict(COMMAND)),
+            "error_vel_xy": metric(mdp.error_vel_xy, "mean", command="twist"),
+            "error_vel_yaw": metric(mdp.error_vel_yaw, "mean", command="twist"),
         },
     )
 
 
 def _observations() -> dict[str, ObservationGroupCfg]:
-    """What a robot measures goes to the actor, noisy; the critic sees the same without noise, and the velocity."""
+    """What a robot measures goes to the actor, noisy; the critic has privileged observations besides: the same without
+    noise, and the velocity."""
     policy = ObservationGroupCfg(
         terms={
-            "base_ang_vel": ObservationTermCfg(func=mdp.base_ang_vel, noise=symmetric(0.2)),
-            "projected_gravity": ObservationTermCfg(func=mdp.projected_gravity, noise=symmetric(0.05)),
-            "joint_pos": ObservationTermCfg(func=mdp.joint_pos_measured, noise=symmetric(0.01)),
-            "joint_vel": ObservationTermCfg(func=mdp.joint_vel_rel, noise=symmetric(1.5)),
-            "last_action": ObservationTermCfg(func=mdp.last_action),
-            "command": ObservationTermCfg(func=mdp.generated_command, params=dict(COMMAND)),
+            "base_ang_vel": obs(mdp.base_ang_vel).then(noise=symmetric(0.2)),
+            "projected_gravity": obs(mdp.projected_gravity).then(noise=symmetric(0.05)),
+            "joint_pos": obs(mdp.joint_pos_measured).then(noise=symmetric(0.01)),
+            "joint_vel": obs(mdp.joint_vel_rel).then(noise=symmetric(1.5)),
+            "last_action": obs(mdp.last_action),
+            "command": obs(mdp.generated_command, command="twist"),
         }
     )
     critic = copy.deepcopy(policy)
     critic.enable_noise = False
-    critic.terms["joint_pos"] = ObservationTermCfg(func=mdp.joint_pos_rel)
-    critic.terms = {"base_lin_vel": ObservationTermCfg(func=mdp.base_lin_vel), **critic.terms}
+    critic.terms["joint_pos"] = obs(mdp.joint_pos_rel)
+    critic.terms = {"base_lin_vel": obs(mdp.base_lin_vel), **critic.terms}
     return {"policy": policy, "critic": critic}
 
 
 def push(interval_s: tuple[float, float], **velocity: tuple[float, float]) -> EventTermCfg:
     """Now and then somebody pushes the robot: a velocity is added to its own, by axis."""
-    params = {"velocity_range": velocity}
-    return EventTermCfg(func=mdp.push_by_velocity, mode="interval", interval_range_s=interval_s, params=params)
+    return event(mdp.push_by_velocity, interval_s, velocity_range=velocity)
 
 
 def add_clock(cfg: ManagerBasedRlEnvCfg, clock: GaitClockCfg) -> None:
     """Show a gait clock to actor and critic."""
     cfg.commands["gait"] = clock
     for group in cfg.observations.values():
-        group.terms["gait"] = ObservationTermCfg(func=mdp.generated_command, params={"command": "gait"})
+        group.terms["gait"] = obs(mdp.generated_command, command="gait")
 
 
 def coarse_physics(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:

@@ -11,6 +11,7 @@ from genelab.managers.noise import GaussianNoiseCfg, NoiseCfg, UniformNoiseCfg, 
 from genelab.managers.observations import ObservationGroupCfg, ObservationManager, ObservationTermCfg
 from genelab.managers.probe import Probe
 from genelab.managers.rewards import RewardManager, RewardTermCfg
+from genelab.managers.rows import adapt, event, gate, metric, obs, part, reward, termination, truncation
 from genelab.managers.schedules import GateCfg, ScheduleCfg, ScheduleManager
 from genelab.managers.terminations import TerminationManager, TerminationTermCfg
 
@@ -50,6 +51,15 @@ __all__ = [
     "TerminationManager",
     "TerminationTermCfg",
     "UniformNoiseCfg",
+    "adapt",
+    "event",
+    "gate",
+    "metric",
+    "obs",
     "observation",
+    "part",
+    "reward",
     "symmetric",
+    "termination",
+    "truncation",
 ]

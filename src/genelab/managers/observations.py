@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,6 +37,17 @@ class ObservationTermCfg(TermCfg):
     """Factor after the clip; one number, or one per column."""
     delay: tuple[int, int] = (0, 0)
     """Fewest and most control steps it arrives late; drawn for each environment at its reset."""
+
+    def then(
+        self,
+        *,
+        noise: NoiseCfg | None = None,
+        clip: tuple[float, float] | None = None,
+        scale: float | tuple[float, ...] = 1.0,
+        delay: tuple[int, int] = (0, 0),
+    ) -> ObservationTermCfg:
+        """The same quantity, processed, in this order."""
+        return replace(self, noise=noise, clip=clip, scale=scale, delay=delay)
 
 
 @dataclass(kw_only=True)
