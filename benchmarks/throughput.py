@@ -22,7 +22,7 @@ from mujoco.rollout import Rollout
 
 from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, Physics, physics_changes, with_physics
-from genelab.rl.config import RslRlOnPolicyRunnerCfg
+from genelab.rl.backends import select_backend
 
 TASK_SIZES = {
     "GeneLab-Inverted-Pendulum-v0": 4096,
@@ -93,7 +93,7 @@ def measure(
     cfg: ManagerBasedRlEnvCfg = with_physics(known.env, known.play_env) if judged else known.env
     cfg.scene.num_envs, cfg.seed = num_envs, 0
     env = ManagerBasedRlEnv(cfg)
-    env.shows_final_obs = not isinstance(known.agent, RslRlOnPolicyRunnerCfg)  # as its training has it
+    env.shows_final_obs = select_backend(known.agent).reads_final_obs  # as its training has it
     raw = RawPhysics(env, os.cpu_count() or 1)
     actions = 2 * torch.rand(steps, num_envs, env.action_dim) - 1
     controls = np.empty((steps, num_envs, env.scene.engine.model.nu))

@@ -69,13 +69,12 @@ def import_everything() -> None:
     import genelab.bench
     import genelab.cli.verbs
     import genelab.report
-    import genelab.rl.backends.rl_games
-    import genelab.rl.backends.rsl_rl
-    import genelab.rl.backends.sb3
-    import genelab.rl.backends.skrl
     import genelab.rl.suite  # noqa: F401
     from genelab.config import TASKS
+    from genelab.rl.backends import BACKENDS
 
+    for library in BACKENDS.names():
+        BACKENDS.entry(library).load()
     torch.set_num_threads(1)
     TASKS.import_module(TASKS_MODULE)
 

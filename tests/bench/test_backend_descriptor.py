@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from genelab.bench.backend_descriptor import BackendDescriptor
-from genelab.bench.library import LIBRARIES, default_agent
+from genelab.bench.library import agent_of
 from genelab.rl.config import Sb3AgentCfg
 from genelab.sim import SimulationCfg
 
@@ -18,9 +18,9 @@ def test_an_engine_alone_has_no_library() -> None:
     assert (on_a_gpu.physics, on_a_gpu.device) == ("genesis", "cuda")
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl", "sb3"])
 def test_each_library_says_its_algorithm_and_unit(library: str) -> None:
-    described = ENGINE.with_agent(default_agent(library, num_envs=4))
+    described = ENGINE.with_agent(agent_of(library, None, num_envs=4))
     unit = "iterations" if library == "rsl_rl" else "timesteps"
     assert (described.framework, described.algorithm, described.unit) == (library, "PPO", unit)
 

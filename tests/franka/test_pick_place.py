@@ -22,8 +22,8 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError
 from genelab.mdp.arm_actions import DifferentialIkAction
 from genelab.rl import train_task
-from genelab.rl.backends.sb3_env import GOAL_GROUPS, GenelabSb3VecEnv
-from genelab.rl.backends.sb3_model import make_model
+from genelab.rl.backends.sb3.env import GOAL_GROUPS, GenelabSb3VecEnv
+from genelab.rl.backends.sb3.model import make_model
 from genelab.rl.config import Sb3AgentCfg, Sb3OffPolicyCfg
 from genelab.rl.exporter import export_task
 from genelab.rl.nan_guard import NanGuard, load_replay

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +72,3 @@ def check_width_matters(result: TrainResult) -> None:
     with pytest.raises(UsageError, match="last_action is 1 there, missing here") as caught:
         select_backend(agent).load(env, agent, result.checkpoint)
     assert "\n" not in str(caught.value)
-
-
-def check_library_missing(monkeypatch: pytest.MonkeyPatch, agent: Any, library: str, *, extra: str) -> None:
-    """Without its library an agent is refused in one line that tells what to install."""
-    for name in [name for name in sys.modules if name.split(".")[0] == library or f".backends.{library}" in name]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(UsageError, match=rf"^{library} is not installed: pip install 'genelab\[{extra}\]'$"):
-        select_backend(agent)

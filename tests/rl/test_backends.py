@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,9 +15,17 @@ from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.managers import TerminationTermCfg
-from genelab.rl.backends import Backend, InferenceSetup, Learner, TrainContext, register_backend, select_backend
+from genelab.rl.backends import (
+    BACKENDS,
+    Backend,
+    InferenceSetup,
+    Learner,
+    TrainContext,
+    register_backend,
+    select_backend,
+)
 from genelab.rl.checkpoint import load_checkpoint, save_atomically, schema_of
-from genelab.rl.config import BackendConfig, RslRlOnPolicyRunnerCfg, SkrlAgentCfg
+from genelab.rl.config import BackendConfig, RslRlOnPolicyRunnerCfg
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 
@@ -34,7 +41,7 @@ class ToyCfg(BackendConfig):
 class ToyLearner(Learner):
     """Learns a place by adding one to it."""
 
-    def __init__(self, context: TrainContext) -> None:
+    def __init__(self, context: TrainContext[ToyCfg]) -> None:
         self.context = context
         self.place = 0.0
 
@@ -46,10 +53,13 @@ class ToyLearner(Learner):
         return _hold(self.place)
 
 
-class ToyBackend(Backend):
+class ToyBackend(Backend[ToyCfg]):
     """The smallest library there is."""
 
     name = "toy"
+
+    def default_agent(self) -> ToyCfg:
+        return ToyCfg()
 
     def budget(self, agent: ToyCfg) -> int:
         return agent.rounds
@@ -57,7 +67,7 @@ class ToyBackend(Backend):
     def set_budget(self, agent: ToyCfg, budget: int) -> None:
         agent.rounds = budget
 
-    def train(self, context: TrainContext) -> None:
+    def train(self, context: TrainContext[ToyCfg]) -> None:
         learner = ToyLearner(context)
         context.on_ready()
         observations, _ = context.env.reset()
@@ -113,18 +123,18 @@ def _time_outs(library: str, env: ManagerBasedRlEnv) -> list[bool]:
     """Which episodes a library is told to have timed out, after a step without action."""
     action = torch.zeros(env.num_envs, 1)
     if library == "rsl_rl":
-        from genelab.rl.backends.rsl_rl import RslRlVecEnvWrapper
+        from genelab.rl.backends import RslRlVecEnvWrapper
 
         return RslRlVecEnvWrapper(env, None).step(action)[3]["time_outs"].tolist()
     if library == "skrl":
-        from genelab.rl.backends.skrl import GenelabSkrlWrapper
+        from genelab.rl.backends import GenelabSkrlWrapper
 
         return GenelabSkrlWrapper(env, 1.0).step(action)[3].flatten().tolist()
     if library == "rl_games":
-        from genelab.rl.backends.rl_games import GenelabRlGamesVecEnv
+        from genelab.rl.backends import GenelabRlGamesVecEnv
 
         return GenelabRlGamesVecEnv(env).step(action)[3]["time_outs"].tolist()
-    from genelab.rl.backends.sb3_env import GenelabSb3VecEnv
+    from genelab.rl.backends.sb3.env import GenelabSb3VecEnv
 
     wrapper = GenelabSb3VecEnv(env)
     wrapper.reset()
@@ -162,12 +172,17 @@ def test_no_config_or_an_unknown_one_is_one_line() -> None:
         select_backend(BackendConfig())
 
 
-def test_a_missing_library_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [
-        name for name in sys.modules if name == "skrl" or name.startswith(("skrl.", "genelab.rl.backends.skrl"))
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "skrl", None)
-    agent: Any = SkrlAgentCfg(timesteps=1)
-    with pytest.raises(UsageError, match=r"skrl is not installed: pip install 'genelab\[skrl\]'"):
+@pytest.mark.parametrize(
+    ("library", "how"),
+    [
+        ("rsl_rl", "rsl-rl-lib"),
+        ("skrl", "'genelab[skrl]'"),
+        ("rl_games", "'genelab[rl-games]'"),
+        ("sb3", "'genelab[sb3]'"),
+    ],
+)
+def test_a_missing_library_says_how_to_install_it(library: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = BACKENDS.entry(library).load().default_agent()
+    monkeypatch.setattr("genelab.rl.backends.registry._installed", lambda package: False)
+    with pytest.raises(UsageError, match=re.escape(f"{library} is not installed: pip install {how}")):
         select_backend(agent)

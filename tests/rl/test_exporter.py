@@ -489,7 +489,7 @@ def test_a_failed_write_leaves_what_was_there(checkpoints: Any, monkeypatch: pyt
 
 
 def test_a_library_without_an_actor_is_named(checkpoints: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from genelab.rl.backends.skrl import SkrlBackend
+    from genelab.rl.backends.skrl.backend import SkrlBackend
 
     task, checkpoint = checkpoints("skrl-TD3")
     setup = InferenceSetup(policy=lambda observations: torch.zeros(8, 1))

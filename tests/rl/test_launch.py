@@ -54,7 +54,7 @@ seeds.train_seeds("{TASK}", [1, 2], words=[], parallel=2)
 RANK_1_BREAKS = """
 import os
 from genelab.errors import GenelabError
-from genelab.rl.backends.rsl_rl import RslRlVecEnvWrapper
+from genelab.rl.backends import RslRlVecEnvWrapper
 
 def step(self, actions):
     raise GenelabError("rank 1 breaks")
@@ -287,7 +287,7 @@ def test_gpus_without_cuda_names_the_way_without(
 
 
 def test_only_rsl_rl_has_ranks(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from genelab.rl.backends.rsl_rl import RslRlBackend
+    from genelab.rl.backends.rsl_rl.backend import RslRlBackend
 
     monkeypatch.setattr(RslRlBackend, "name", "skrl")
     line = fails([TASK, "--ranks", "2"], capfd)

@@ -19,7 +19,6 @@ from genelab.rl.evaluator import eval_cfg
 from tests.rl.helpers import (
     PENDULUM,
     agent_of,
-    check_library_missing,
     check_width_matters,
     return_of,
     same,
@@ -115,10 +114,6 @@ def test_minibatches_must_divide_the_batch() -> None:
 
 def test_the_config_reads_back() -> None:
     assert agent_of(train("run")) == RlGamesAgentCfg(timesteps=24, seed=3, **TINY)
-
-
-def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_library_missing(monkeypatch, RlGamesAgentCfg(timesteps=1), "rl_games", extra="rl-games")
 
 
 def test_ppo_learns_to_balance() -> None:

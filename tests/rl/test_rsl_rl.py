@@ -16,9 +16,10 @@ from genelab.config import Override, load_json
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl import EvalOptions, Progress, TrainResult, resume_task, train_task
-from genelab.rl.backends import select_backend
-from genelab.rl.backends.rsl_rl import RslRlVecEnvWrapper, kl_at, remember
-from genelab.rl.backends.rsl_rl_normalizer import accept_counts, meet_new_columns, widen_count
+from genelab.rl.backends import RslRlVecEnvWrapper, select_backend
+from genelab.rl.backends.rsl_rl.learner import kl_at
+from genelab.rl.backends.rsl_rl.networks import remember
+from genelab.rl.backends.rsl_rl.normalizer import accept_counts, meet_new_columns, widen_count
 from genelab.rl.evaluator import eval_cfg, evaluate
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"

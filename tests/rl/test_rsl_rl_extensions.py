@@ -21,8 +21,8 @@ from genelab.errors import UsageError
 from genelab.managers import ObservationGroupCfg
 from genelab.rl import TrainResult, resume_task
 from genelab.rl.backends import select_backend
-from genelab.rl.backends.rsl_rl_precision import MixedPrecision
-from genelab.rl.backends.rsl_rl_symmetry import Tied, images
+from genelab.rl.backends.rsl_rl.precision import MixedPrecision
+from genelab.rl.backends.rsl_rl.symmetry import Tied, images
 from genelab.rl.config import (
     RslRlDistributionCfg,
     RslRlModelCfg,
@@ -130,7 +130,7 @@ def test_symmetry_that_only_watches_changes_nothing() -> None:
 
 def test_the_symmetry_in_the_log_is_the_librarys(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = train_agent(agent(2, symmetry_cfg=symmetry()), "ours")
-    monkeypatch.setattr("genelab.rl.backends.rsl_rl._asymmetry", Symmetry.compute_loss)
+    monkeypatch.setattr("genelab.rl.backends.rsl_rl.runner._asymmetry", Symmetry.compute_loss)
     other = train_agent(agent(2, symmetry_cfg=symmetry()), "theirs")
     assert scalars(ours, "Loss/symmetry") == scalars(other, "Loss/symmetry")
     assert same(ours.checkpoint, other.checkpoint)
@@ -246,7 +246,7 @@ def test_hidden_layers_in_bfloat16_are_close_and_the_last_is_exact() -> None:
 def test_mixed_precision_is_for_devices_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = {}
     for has in (False, True):
-        monkeypatch.setattr("genelab.rl.backends.rsl_rl.computes_bfloat16", lambda device, has=has: has)
+        monkeypatch.setattr("genelab.rl.backends.rsl_rl.runner.computes_bfloat16", lambda device, has=has: has)
         runs[has] = train_agent(agent(1, use_mixed_precision=True), f"mixed-{has}")
     plain = train_agent(agent(1), "plain")
     assert same(plain.checkpoint, runs[False].checkpoint)

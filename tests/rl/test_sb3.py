@@ -21,10 +21,10 @@ from genelab.errors import UsageError
 from genelab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
 from genelab.rl import EvalOptions, TrainResult, resume_task, train_task
 from genelab.rl.backends import InferenceSetup, select_backend
-from genelab.rl.backends.sb3 import Sb3Learner
-from genelab.rl.backends.sb3_env import GOAL_GROUPS, GenelabSb3VecEnv, get_statistics, normalized, set_statistics
-from genelab.rl.backends.sb3_model import make_model
-from genelab.rl.backends.sb3_state import buffer_bytes
+from genelab.rl.backends.sb3.env import GOAL_GROUPS, GenelabSb3VecEnv, get_statistics, normalized, set_statistics
+from genelab.rl.backends.sb3.learner import Sb3Learner
+from genelab.rl.backends.sb3.model import make_model
+from genelab.rl.backends.sb3.state import buffer_bytes
 from genelab.rl.config import Sb3AgentCfg, Sb3HerCfg, Sb3OffPolicyCfg, Sb3OnPolicyCfg
 from genelab.rl.evaluator import eval_cfg, evaluate
 from genelab.rl.policies import random_policy

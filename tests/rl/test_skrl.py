@@ -11,12 +11,10 @@ import torch
 from genelab.config import Override
 from genelab.errors import UsageError
 from genelab.rl import EvalOptions, TrainResult, resume_task
-from genelab.rl.backends import select_backend
-from genelab.rl.backends.skrl import GenelabSkrlWrapper
+from genelab.rl.backends import GenelabSkrlWrapper, select_backend
 from genelab.rl.config import SkrlAgentCfg
 from tests.rl.helpers import (
     agent_of,
-    check_library_missing,
     check_width_matters,
     play_env,
     return_of,
@@ -134,10 +132,6 @@ def test_a_checkpoint_of_another_width_is_refused_in_one_line() -> None:
 def test_the_config_reads_back() -> None:
     result = train("run", "TD3")
     assert agent_of(result) == SkrlAgentCfg(algorithm="TD3", timesteps=24, seed=3, **TINY)  # type: ignore[arg-type]
-
-
-def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_library_missing(monkeypatch, SkrlAgentCfg(timesteps=1), "skrl", extra="skrl")
 
 
 def test_ppo_learns_to_balance() -> None:

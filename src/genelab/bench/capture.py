@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 import sys
 import time
@@ -13,33 +14,27 @@ import psutil
 
 from genelab import __version__
 from genelab.bench.schema import GpuDeviceInfo, Hardware, Versions
+from genelab.rl.backends.registry import BACKENDS
 from genelab.rl.run import cpu_name, git_revision, versions
+from genelab.sim import ENGINES
 
 GB = 1e9
 SHORTEST_S = 0.1
 """Over a shorter time psutil cannot tell the load of a CPU."""
 
 
-_FIELDS = {
-    "mujoco": "mujoco",
-    "genesis-world": "genesis",
-    "numpy": "numpy",
-    "rl-games": "rl_games",
-    "rsl-rl-lib": "rsl_rl",
-    "skrl": "skrl",
-    "stable-baselines3": "sb3",
-}
-"""Distributions that have a field of their own in `Versions`."""
-
-
 def capture_versions() -> Versions:
-    """The software of this process."""
+    """The software of this process; an engine or an RL library that has no field of its own is among the packages."""
     found, git = versions(), git_revision() or {}
-    rest = {name: found[name] for name in found if name not in (*_FIELDS, "python", "genelab", "torch")}
+    parts = [ENGINES.entry(name) for name in ENGINES.names()] + [BACKENDS.entry(name) for name in BACKENDS.names()]
+    fields = {field.name for field in dataclasses.fields(Versions)}
+    named = {part.name: part.packages[0] for part in parts if part.name in fields and part.packages}
+    rest = {name: found[name] for name in found if name not in (*named.values(), "python", "genelab", "torch", "numpy")}
     return Versions(
         genelab=__version__,
         torch=found["torch"] or "",
-        **{field: found.get(name) for name, field in _FIELDS.items()},
+        numpy=found["numpy"],
+        **{field: found[package] for field, package in named.items()},
         packages=rest,
         git_commit=git.get("commit"),
         git_branch=git.get("branch"),

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from genelab.bench.backend_descriptor import BackendDescriptor
 from genelab.bench.builders import Identity
-from genelab.bench.library import LIBRARIES, default_agent, is_of
+from genelab.bench.library import agent_of
 from genelab.bench.profiling import Phases
 from genelab.config import TASKS, Override
 from genelab.errors import UsageError
+from genelab.rl.backends.registry import BACKENDS
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
@@ -34,7 +35,7 @@ class Workload:
     """None: one that is drawn or, in training, the agent's."""
     overrides: tuple[Override, ...] = ()
     rl_library: str | None = None
-    """One of `LIBRARIES`, with its default settings unless it is the task's own; None: the task's."""
+    """A registered library, with its default settings unless it is the task's own; None: the task's."""
 
 
 @dataclass(kw_only=True)
@@ -77,6 +78,8 @@ def load_scenario(workload: Workload, phases: Phases, *, play: bool = False, lea
     with phases.phase("python_imports"):
         importlib.import_module("genelab.envs")
         importlib.import_module("genelab.rl.evaluator")
+        if workload.rl_library is not None:
+            BACKENDS.entry(workload.rl_library).load()
     with phases.phase("task_config"):
         scenario = _decide(workload, phases, play=play, learns=learns)
     if play or learns:
@@ -129,12 +132,10 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
 
 
 def _agent(workload: Workload, task: str, own: Any, num_envs: int) -> Any:
-    wanted = workload.rl_library
-    if wanted is not None and wanted not in LIBRARIES:
-        raise UsageError(f"--rl-library: there is no {wanted!r}, only {', '.join(LIBRARIES)}")
-    if wanted is None and own is None:
-        raise UsageError(f"{task} has no agent config: pass --rl-library {'|'.join(LIBRARIES)}")
-    return own if wanted is None or is_of(own, wanted) else default_agent(wanted, num_envs)
+    agent = agent_of(workload.rl_library, own, num_envs)
+    if agent is None:
+        raise UsageError(f"{task} has no agent config: pass --rl-library {'|'.join(BACKENDS.names())}")
+    return agent
 
 
 @contextmanager

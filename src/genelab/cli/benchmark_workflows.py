@@ -14,6 +14,7 @@ from genelab.cli.command import (
     Command,
     Function,
     InputFile,
+    Registered,
     TaskCommand,
     add_options,
     best_option,
@@ -25,6 +26,7 @@ from genelab.cli.command import (
 from genelab.cli.film import BESIDE, benchmark_film_options, film_from
 from genelab.cli.progress import train_progress
 from genelab.config import Override
+from genelab.rl.backends.registry import BACKENDS
 
 if TYPE_CHECKING:
     from genelab.bench.compare import Comparison, Row, Side
@@ -66,11 +68,11 @@ def step_options(function: Function) -> Function:
     return add_options(function, *options)
 
 
-class Library(click.Choice[str]):
+class Library(Registered):
     """The name of an RL library, as the documents spell it; `-` is as good as `_`, as in every option."""
 
     def __init__(self) -> None:
-        super().__init__(("rsl_rl", "rl_games", "skrl", "sb3"))
+        super().__init__(BACKENDS.names)
 
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         return str(choice).replace("-", "_")

@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -99,26 +98,3 @@ def _demos(arrays: dict[str, np.ndarray], groups: Mapping[str, int]) -> Demos:
         dones=dones,
         truncateds=truncateds,
     )
-
-
-def fill_buffer(buffer: Any, demos: Demos, action_bound: float) -> None:
-    """Put demonstrations into a replay buffer of SB3, step by step, as the learner's own transitions go in."""
-    if len(demos) > buffer.buffer_size:
-        raise UsageError(
-            f"agent.off_policy.buffer_size: {buffer.buffer_size * buffer.n_envs} is too small for "
-            f"{len(demos) * buffer.n_envs} transitions of demonstrations"
-        )
-    flat = list(demos.observations) == ["policy"]
-
-    def row(values: dict[str, np.ndarray], step: int) -> Any:
-        return values["policy"][step] if flat else {name: value[step] for name, value in values.items()}
-
-    for step in range(len(demos)):
-        buffer.add(
-            row(demos.observations, step),
-            row(demos.next_observations, step),
-            np.clip(demos.actions[step] / action_bound, -1.0, 1.0),  # SB3 keeps actions as they leave the network
-            demos.rewards[step],
-            demos.dones[step],
-            [{"TimeLimit.truncated": bool(cut)} for cut in demos.truncateds[step]],
-        )

@@ -19,13 +19,13 @@ from typing import Any, Literal
 from genelab.config import atomic_write_text, dump_json, expect, read_json
 from genelab.config.files import remove_leftovers, temporary_name
 from genelab.errors import GenelabError, UsageError
+from genelab.rl.backends.registry import BACKENDS
 from genelab.sim import ENGINES
 
 Status = Literal["running", "completed", "interrupted", "failed"]
 LOCK_FILE = ".lock"
 """Names the process that owns a run directory, while it does."""
 _ATTEMPTS = 6
-_LIBRARIES = ("rsl-rl-lib", "skrl", "stable-baselines3", "rl-games")
 
 RECORD: dict[str, Any] = {
     "task": str,
@@ -280,7 +280,7 @@ class RunDirectory:
 def versions() -> dict[str, str | None]:
     """Versions of everything that shapes a result; None for what is not installed."""
     found: dict[str, str | None] = {"python": platform.python_version()}
-    for package in ("genelab", "torch", "numpy", *ENGINES.packages(), *_LIBRARIES):
+    for package in ("genelab", "torch", "numpy", *ENGINES.packages(), *BACKENDS.packages()):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -118,7 +118,7 @@ def train_task(
     check_control_step(task_id, cfg.env, overrides)
     rank = Rank.current()
     if not rank.alone:
-        check_backend(backend.name, task_id)
+        check_backend(backend, task_id)
     cfg.env.seed = rank.seed(cfg.agent.seed)
     if checkpoint is not None and is_exported(checkpoint):
         raise UsageError(f"--checkpoint: {checkpoint} is an exported policy, which cannot learn; give a checkpoint")
@@ -236,6 +236,7 @@ class _Training:
         with contextlib.nullcontext() if resume is None else refusing(self.run.path / "params" / "env.json"):
             env = ManagerBasedRlEnv(self.env_cfg, notify=self.notify)
         groups = env.observation_manager.groups.values()
+        env.shows_final_obs = self.backend.reads_final_obs
         self.agent.validate_rollouts(env.num_envs, width=env.action_dim + sum(group.dim for group in groups))
         env.watcher = guard = NanGuard(env, self.task_id, self.run.path, self.overrides)
         self.on_env(env)
@@ -310,6 +311,7 @@ class _Training:
                 task_id=self.task_id,
                 env=env,
                 agent=self.agent,
+                backend=self.backend.name,
                 budget=monitor.total,
                 monitor=monitor,
                 checkpoint=checkpoint,

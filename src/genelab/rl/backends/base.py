@@ -1,8 +1,9 @@
 """What an RL library has to offer to be a backend.
 
-A backend owns the algorithm; everything around it (the environment, the run directory, logs, checkpoints, evaluation,
-interruption) is the lab's and the same for all. To add a library, subclass `BackendConfig` and `Backend` and call
-`register_backend`; neither the dispatcher nor the command line changes.
+A backend owns the algorithm, and says what only its library can know: what its budget counts, what an iteration spends
+of it, which agent it has by default, whether it runs on several ranks and whether it reads the last observations of
+episodes. Everything around it (the environment, the run directory, logs, checkpoints, evaluation, interruption) is the
+lab's and the same for all. `genelab.rl.backends.registry` says how to add one.
 """
 
 from __future__ import annotations
@@ -12,21 +13,40 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import gymnasium
 import torch
 from torch import Tensor, nn
 
-from genelab.config import TASKS
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
-from genelab.rl.config import BackendConfig
+from genelab.rl.backends.config import BackendConfig
+from genelab.rl.backends.registry import register_backend, select_backend
+from genelab.rl.checkpoint import schema_of
 
 if TYPE_CHECKING:
     from genelab.rl.monitor import TrainMonitor
 
+__all__ = [
+    "Actor",
+    "Backend",
+    "FlatPolicy",
+    "InferenceSetup",
+    "Learner",
+    "Memory",
+    "Observations",
+    "TrainContext",
+    "group_spaces",
+    "in_32_bits",
+    "need_library",
+    "register_backend",
+    "select_backend",
+]
+
 Observations = dict[str, Tensor]
+Cfg = TypeVar("Cfg", bound=BackendConfig)
+"""The type of a library's agent configs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +131,15 @@ def in_32_bits(observations: Observations) -> Observations:
 
 
 @dataclass(kw_only=True)
-class TrainContext:
+class TrainContext(Generic[Cfg]):
     """What a backend gets to train with."""
 
     task_id: str
     env: ManagerBasedRlEnv
-    agent: Any
+    agent: Cfg
     """The task's agent config, of the backend's own type."""
+    backend: str
+    """The backend's name."""
     budget: int
     """How much to train, in the backend's unit."""
     monitor: TrainMonitor
@@ -136,42 +158,63 @@ class TrainContext:
         ages = self.env.episode_length_buf
         self.env.episode_length_buf = torch.randint_like(ages, self.env.max_episode_length)
 
+    def meta(self) -> dict[str, Any]:
+        """What a checkpoint says about itself under `genelab`, by which it is checked when it is read."""
+        return {"backend": self.backend, "task": self.task_id, "schema": schema_of(self.env)}
 
-class Backend(ABC):
-    """An RL library."""
+
+class Backend(ABC, Generic[Cfg]):
+    """An RL library, whose agent configs are of the type `Cfg`."""
 
     name: ClassVar[str]
-    """Names the log directory: `logs/<name>/`."""
+    """What users type, and the log directory: `logs/<name>/`."""
     suffix: ClassVar[str] = ".pt"
     """Suffix of its checkpoints."""
     final_name: ClassVar[str] = "model_final"
     """Name, without suffix, of the checkpoint at the end of a run."""
     unit: ClassVar[Literal["iterations", "timesteps"]] = "iterations"
     """What its budget counts."""
+    distributed: ClassVar[bool] = False
+    """Whether it trains on several ranks, which it keeps at the same weights."""
+    reads_final_obs: ClassVar[bool] = True
+    """Whether it reads `info["final_obs"]`, the last observations of episodes that ended. If not, training computes
+    none, and its steps are cheaper."""
 
     @abstractmethod
-    def budget(self, agent: Any) -> int:
+    def default_agent(self) -> Cfg:
+        """An agent config with the library's defaults, for a task that brings none; its budget is set afterwards."""
+
+    @abstractmethod
+    def budget(self, agent: Cfg) -> int:
         """The budget the agent config asks for."""
 
     @abstractmethod
-    def set_budget(self, agent: Any, budget: int) -> None:
+    def set_budget(self, agent: Cfg, budget: int) -> None:
         """Write another budget into the agent config."""
 
-    def algorithm(self, agent: Any) -> str | None:
+    def budget_per_iteration(self, agent: Cfg, num_envs: int) -> int:
+        """What an iteration spends of the budget, in its unit."""
+        if self.unit == "iterations":
+            return 1
+        raise NotImplementedError(
+            f"{type(self).__name__} counts {self.unit}, and does not say how many an iteration has"
+        )
+
+    def algorithm(self, agent: Cfg) -> str | None:
         """The algorithm that the agent config asks for; None if it does not say."""
         name = getattr(agent, "algorithm", None)
         return name if isinstance(name, str) else None
 
-    def settle(self, agent: Any) -> None:  # noqa: B027
+    def settle(self, agent: Cfg) -> None:
         """Write into the agent config what else decides, before it is kept: environment variables."""
 
     @abstractmethod
-    def train(self, context: TrainContext) -> None:
+    def train(self, context: TrainContext[Cfg]) -> None:
         """Train until the budget is spent; the monitor may stop it by an exception."""
 
     @abstractmethod
     def load(
-        self, env: ManagerBasedRlEnv, agent: Any, checkpoint: Path, *, deterministic: bool = True
+        self, env: ManagerBasedRlEnv, agent: Cfg, checkpoint: Path, *, deterministic: bool = True
     ) -> InferenceSetup:
         """The policy of a checkpoint, for an environment."""
 
@@ -180,32 +223,6 @@ def group_spaces(env: ManagerBasedRlEnv) -> dict[str, gymnasium.Space]:
     """What is seen in one environment, by group."""
     assert isinstance(env.single_observation_space, gymnasium.spaces.Dict)
     return env.single_observation_space.spaces
-
-
-_REGISTRY: dict[type[BackendConfig], str | type[Backend]] = {}
-
-
-def register_backend(config: type[BackendConfig], backend: str | type[Backend]) -> None:
-    """Train agents of this config type with this backend: a class, or its path `module:Class`."""
-    TASKS.trust(config.__module__)  # its configs are read from files, too
-    _REGISTRY[config] = backend
-
-
-def select_backend(agent: Any) -> Backend:
-    """The backend for an agent config, by its type."""
-    for kind in type(agent).__mro__:
-        if kind in _REGISTRY:
-            return _create(_REGISTRY[kind])
-    if agent is None:
-        raise UsageError("this task has no agent config: it can be played, not trained")
-    raise UsageError(f"no RL backend is registered for an agent config of type {type(agent).__name__}")
-
-
-def _create(backend: str | type[Backend]) -> Backend:
-    if isinstance(backend, type):
-        return backend()
-    module, _, name = backend.partition(":")
-    return getattr(importlib.import_module(module), name)()
 
 
 def need_library(module: str, extra: str) -> Any:

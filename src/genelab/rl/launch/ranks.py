@@ -1,7 +1,7 @@
 """One training on many devices: `genelab train TASK --gpus 4`, or `--ranks 4` on the CPU.
 
-The command starts itself again under torchrun, once per device. Each rank has environments of its own; rsl_rl averages
-the gradients, so that all have the same weights. Rank 0 leads: it alone writes and speaks.
+The command starts itself again under torchrun, once per device. Each rank has environments of its own; the RL library
+averages the gradients, so that all have the same weights. Rank 0 leads: it alone writes and speaks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor, distributed
 
 from genelab.config import Override
 from genelab.errors import GenelabError, UsageError
-from genelab.rl.backends.base import select_backend
+from genelab.rl.backends.base import Backend, select_backend
 from genelab.rl.launch import Process, Stop, available_threads, die_with_parent, load_cfg, share, torchrun_command
 from genelab.rl.monitor import TrainingInterrupted, TrainMonitor
 from genelab.rl.run import RunDirectory, Status
@@ -119,10 +119,10 @@ def enter_rank() -> Rank:
     return rank
 
 
-def check_backend(backend: str, task_id: str) -> None:
+def check_backend(backend: Backend[Any], task_id: str) -> None:
     """Refuse a library that cannot do it."""
-    if backend != "rsl_rl":
-        raise UsageError(f"only rsl_rl trains on many devices, and {task_id} is trained by {backend}")
+    if not backend.distributed:
+        raise UsageError(f"{backend.name}, which trains {task_id}, does not train on many devices: start it on one")
 
 
 def open_run(path: Path) -> RunDirectory:
@@ -206,10 +206,10 @@ def train_ranks(
     `words` is the command line of a rank without its directory, `overrides` the part of it that changes the config.
     """
     task_id, cfg = load_cfg(task, overrides)
-    backend = select_backend(cfg.agent).name
+    backend = select_backend(cfg.agent)
     check_backend(backend, task_id)
     _check_devices(options, cfg)
-    path = log_dir or RunDirectory.default_path(backend, task_id)
+    path = log_dir or RunDirectory.default_path(backend.name, task_id)
     if options.nnodes == 1:
         open_run(path)
     changes = {

@@ -11,8 +11,8 @@ from skrl.resources.preprocessors.torch import RunningStandardScaler
 from torch import Tensor, nn
 
 from genelab.envs import ManagerBasedRlEnv
-from genelab.rl.backends.base import group_spaces
-from genelab.rl.config import SkrlAgentCfg
+from genelab.rl.backends.base import Actor, FlatPolicy, InferenceSetup, Observations, group_spaces
+from genelab.rl.backends.skrl.config import SkrlAgentCfg
 
 ON_POLICY = ("PPO", "A2C")
 CRITICS = {"PPO": (), "A2C": (), "SAC": ("critic_1", "critic_2"), "TD3": ("critic_1", "critic_2"), "DDPG": ("critic",)}
@@ -158,3 +158,30 @@ def make_models(env: ManagerBasedRlEnv, cfg: SkrlAgentCfg) -> dict[str, Any]:
     for name in CRITICS[cfg.algorithm]:
         models[name], models[f"target_{name}"] = _Critic(env, cfg), _Critic(env, cfg)
     return models
+
+
+def network_of(cfg: SkrlAgentCfg) -> dict[str, Any]:
+    """The part of the config that the weights of a checkpoint are for."""
+    keys = ("algorithm", "activation", "normalize_observations", "normalize_values")
+    return {"hidden_dims": tuple(cfg.hidden_dims), **{key: getattr(cfg, key) for key in keys}}
+
+
+def inference_of(policy: Any, scaler: Any, cfg: SkrlAgentCfg, *, deterministic: bool = True) -> InferenceSetup:
+    policy.eval().requires_grad_(False)
+    choose = policy.mode if deterministic else policy.sample
+
+    def act(observations: Observations) -> Tensor:
+        seen = observations["policy"].float()
+        return choose(seen if scaler is None else scaler(seen))
+
+    if not deterministic:
+        return InferenceSetup(policy=act)
+    parts = (policy,) if scaler is None else (policy, scaler)
+    bound = MAX_ACTION if cfg.algorithm in ON_POLICY else 1.0
+    actor = Actor(
+        network=FlatPolicy(act, {"policy": policy.num_observations}, *parts),
+        algorithm=cfg.algorithm,
+        normalizes=scaler is not None,
+        action_range=(-bound, bound),
+    )
+    return InferenceSetup(policy=act, actor=actor)

@@ -14,8 +14,8 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import NormalActionNoise
 from torch import nn
 
-from genelab.rl.backends.sb3_env import GenelabSb3VecEnv, normalized
-from genelab.rl.config import Sb3AgentCfg
+from genelab.rl.backends.sb3.config import Sb3AgentCfg
+from genelab.rl.backends.sb3.env import GenelabSb3VecEnv, normalized
 
 _ACTIVATIONS = {"elu": nn.ELU, "relu": nn.ReLU, "tanh": nn.Tanh, "silu": nn.SiLU, "leaky_relu": nn.LeakyReLU}
 _WORTH_SHARING = 50_000_000

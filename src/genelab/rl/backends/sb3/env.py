@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl.backends.base import Actor, FlatPolicy, InferenceSetup, Observations
-from genelab.rl.config import Sb3HerCfg
+from genelab.rl.backends.sb3.config import Sb3HerCfg
 from genelab.rl.monitor import TrainMonitor
 
 GOAL_GROUPS = ("observation", "achieved_goal", "desired_goal")

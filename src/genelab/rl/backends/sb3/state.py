@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from genelab.rl.backends.sb3_env import get_statistics, set_statistics
+from genelab.rl.backends.sb3.env import get_statistics, set_statistics
 
 _COUNTERS = ("num_timesteps", "_n_updates", "_episode_num")
 _LAST = ("_last_obs", "_last_original_obs", "_last_episode_starts")
