@@ -1,4 +1,8 @@
-"""What the pendulum tasks have in common."""
+"""What the pendulum tasks have in common.
+
+Source of the numbers of the carts, here and in the tasks: the published configuration of GeneLab's reference runs, with
+4096 environments. The learner's settings are ours, for two CPU cores.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,12 @@ from torch import Tensor
 
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnvCfg
-from genelab.managers import (
-    EventTermCfg,
-    ObservationGroupCfg,
-    ObservationTermCfg,
-    SceneEntityCfg,
-    TerminationTermCfg,
-    symmetric,
-)
+from genelab.managers import EventTermCfg, ObservationGroupCfg, event, obs, part, symmetric, termination, truncation
 from genelab.rl.config import RslRlPpoAlgorithmCfg, RslRlSymmetryCfg
 from genelab.scene import ArticulationCfg, FrameSensorCfg, PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg
 
-CART = SceneEntityCfg(joint_names=("cart",))
+CART = part(joints=("cart",))
 
 
 def pendulum_env(robot: ArticulationCfg, *, tip: str, spacing: float, episode_length_s: float) -> ManagerBasedRlEnvCfg:
@@ -41,15 +38,13 @@ def pendulum_env(robot: ArticulationCfg, *, tip: str, spacing: float, episode_le
         actions={"cart": mdp.JointPositionActionCfg(joint_names=("cart",), scale=1.0)},
         observations=_observations(),
         events={
-            "reset_joints": EventTermCfg(
-                func=mdp.reset_joints_by_offset,
-                mode="reset",
-                params={"position_range": (-0.05, 0.05), "velocity_range": (-0.05, 0.05)},
+            "reset_joints": event(
+                mdp.reset_joints_by_offset, "reset", position_range=(-0.05, 0.05), velocity_range=(-0.05, 0.05)
             )
         },
         terminations={
-            "time_out": TerminationTermCfg(func=mdp.time_out, time_out=True),
-            "cart_out_of_bounds": TerminationTermCfg(func=mdp.joint_pos_beyond, params={"bound": 2.4, "asset": CART}),
+            "time_out": truncation(mdp.time_out),
+            "cart_out_of_bounds": termination(mdp.joint_pos_beyond, bound=2.4, asset=CART),
         },
     )
 
@@ -58,12 +53,10 @@ def _observations() -> dict[str, ObservationGroupCfg]:
     """The same terms for actor and critic; noise for the actor only."""
     policy = ObservationGroupCfg(
         terms={
-            "joint_pos": ObservationTermCfg(func=mdp.joint_pos_rel, noise=symmetric(0.005)),
-            "joint_vel": ObservationTermCfg(func=mdp.joint_vel_rel, noise=symmetric(0.05), scale=0.1),
-            "pole_ang_vel": ObservationTermCfg(
-                func=mdp.frame_ang_vel, params={"sensor": "tip"}, noise=symmetric(0.1), scale=0.2
-            ),
-            "last_action": ObservationTermCfg(func=mdp.last_action),
+            "joint_pos": obs(mdp.joint_pos_rel).then(noise=symmetric(0.005)),
+            "joint_vel": obs(mdp.joint_vel_rel).then(noise=symmetric(0.05), scale=0.1),
+            "pole_ang_vel": obs(mdp.frame_ang_vel, sensor="tip").then(noise=symmetric(0.1), scale=0.2),
+            "last_action": obs(mdp.last_action),
         }
     )
     critic = copy.deepcopy(policy)
@@ -73,12 +66,7 @@ def _observations() -> dict[str, ObservationGroupCfg]:
 
 def push(velocity: float, interval_s: tuple[float, float]) -> EventTermCfg:
     """Now and then the cart suddenly has another velocity."""
-    return EventTermCfg(
-        func=mdp.set_joint_velocity,
-        mode="interval",
-        interval_range_s=interval_s,
-        params={"velocity_range": (-velocity, velocity), "asset": CART},
-    )
+    return event(mdp.set_joint_velocity, interval_s, velocity_range=(-velocity, velocity), asset=CART)
 
 
 def mirror(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | None]:
@@ -87,6 +75,20 @@ def mirror(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | No
     return obs, actions
 
 
-def equivariant_ppo() -> RslRlPpoAlgorithmCfg:
-    """PPO for networks that are their own mirror image, as a cart with poles on it is."""
-    return RslRlPpoAlgorithmCfg(symmetry_cfg=RslRlSymmetryCfg(data_augmentation_func=mirror, equivariant=True))
+def ppo(symmetry: RslRlSymmetryCfg | None = None) -> RslRlPpoAlgorithmCfg:
+    """How the carts' networks learn."""
+    return RslRlPpoAlgorithmCfg(
+        num_learning_epochs=5,
+        num_mini_batches=4,
+        learning_rate=1e-3,
+        schedule="adaptive",
+        desired_kl=0.01,
+        gamma=0.99,
+        lam=0.95,
+        clip_param=0.2,
+        entropy_coef=0.005,
+        value_loss_coef=1.0,
+        use_clipped_value_loss=True,
+        max_grad_norm=1.0,
+        symmetry_cfg=symmetry,
+    )

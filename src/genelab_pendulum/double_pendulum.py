@@ -9,17 +9,17 @@ from torch import Tensor
 from genelab import mdp
 from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
-from genelab.managers import ROBOT, RewardTermCfg, SceneEntityCfg, Selection, TerminationTermCfg
+from genelab.managers import ROBOT, Selection, part, reward, termination
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg
-from genelab_pendulum.common import CART, pendulum_env, push
+from genelab_pendulum.common import CART, pendulum_env, ppo, push
 from genelab_pendulum.robots import double_pendulum_cfg
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
 
-POLES = SceneEntityCfg(joint_names=("pole1", "pole2"))
-LOWER = SceneEntityCfg(joint_names=("pole1",))
-UPPER = SceneEntityCfg(joint_names=("pole2",))
+POLES = part(joints=("pole1", "pole2"))
+LOWER = part(joints=("pole1",))
+UPPER = part(joints=("pole2",))
 
 
 def joint_difference_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
@@ -33,20 +33,16 @@ def env_cfg() -> ManagerBasedRlEnvCfg:
     cfg = pendulum_env(double_pendulum_cfg(), tip="pole2", spacing=3.0, episode_length_s=12.0)
     cfg.scene.num_envs = 512
     cfg.rewards = {
-        "alive": RewardTermCfg(func=mdp.is_alive, weight=1.0),
-        "upright": RewardTermCfg(func=mdp.joint_cos, weight=4.0, params={"asset": POLES}),
-        "pole_alignment": RewardTermCfg(func=joint_difference_l2, weight=-0.5, params={"asset": POLES}),
-        "cart_position": RewardTermCfg(func=mdp.joint_pos_l2, weight=-0.05, params={"asset": CART}),
-        "cart_velocity": RewardTermCfg(func=mdp.joint_vel_l2, weight=-0.005, params={"asset": CART}),
-        "pole_velocity": RewardTermCfg(func=mdp.joint_vel_l2, weight=-0.005, params={"asset": POLES}),
-        "action_rate": RewardTermCfg(func=mdp.action_rate_l2, weight=-0.005),
+        "alive": reward(mdp.is_alive, 1.0),
+        "upright": reward(mdp.joint_cos, 4.0, asset=POLES),
+        "pole_alignment": reward(joint_difference_l2, -0.5, asset=POLES),
+        "cart_position": reward(mdp.joint_pos_l2, -0.05, asset=CART),
+        "cart_velocity": reward(mdp.joint_vel_l2, -0.005, asset=CART),
+        "pole_velocity": reward(mdp.joint_vel_l2, -0.005, asset=POLES),
+        "action_rate": reward(mdp.action_rate_l2, -0.005),
     }
-    cfg.terminations["lower_pole_fell"] = TerminationTermCfg(
-        func=mdp.joint_pos_beyond, params={"bound": 0.5, "asset": LOWER}
-    )
-    cfg.terminations["upper_pole_fell"] = TerminationTermCfg(
-        func=mdp.joint_pos_beyond, params={"bound": 0.7, "asset": UPPER}
-    )
+    cfg.terminations["lower_pole_fell"] = termination(mdp.joint_pos_beyond, bound=0.5, asset=LOWER)
+    cfg.terminations["upper_pole_fell"] = termination(mdp.joint_pos_beyond, bound=0.7, asset=UPPER)
     cfg.events["push_cart"] = push(0.3, (3.0, 6.0))
     return cfg
 
@@ -56,9 +52,11 @@ def ppo_cfg() -> RslRlOnPolicyRunnerCfg:
     return RslRlOnPolicyRunnerCfg(
         experiment_name="double_inverted_pendulum_flat",
         max_iterations=150,
+        num_steps_per_env=24,
         save_interval=25,
-        actor=RslRlModelCfg(hidden_dims=(256, 128), distribution=RslRlDistributionCfg()),
-        critic=RslRlModelCfg(hidden_dims=(256, 128)),
+        actor=RslRlModelCfg(hidden_dims=(256, 128), activation="elu", distribution=RslRlDistributionCfg(init_std=1.0)),
+        critic=RslRlModelCfg(hidden_dims=(256, 128), activation="elu"),
+        algorithm=ppo(),
     )
 
 

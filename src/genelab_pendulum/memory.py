@@ -16,20 +16,10 @@ from torch import Tensor
 from genelab import math as gm
 from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
-from genelab.managers import (
-    ROBOT,
-    CommandTerm,
-    CommandTermCfg,
-    Meaning,
-    MetricTermCfg,
-    ObservationTermCfg,
-    RewardTermCfg,
-    Selection,
-    observation,
-)
+from genelab.managers import ROBOT, CommandTerm, CommandTermCfg, Meaning, Selection, metric, obs, observation, reward
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg
 from genelab_pendulum import inverted_pendulum
-from genelab_pendulum.common import CART
+from genelab_pendulum.common import CART, ppo
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
@@ -91,14 +81,11 @@ def env_cfg() -> ManagerBasedRlEnvCfg:
     cfg.episode_length_s = 1.0
     cfg.commands = {"target": TargetCommandCfg(position_range=(-0.8, 0.8))}
     for group in cfg.observations.values():
-        group.terms["target_cue"] = ObservationTermCfg(
-            func=target_cue, params={"command": "target", "steps": CUE_STEPS}
-        )
-    on_target = {"command": "target", "asset": CART}
-    cfg.rewards["cart_position"] = RewardTermCfg(func=target_error_l2, weight=-4.0, params=on_target)
+        group.terms["target_cue"] = obs(target_cue, command="target", steps=CUE_STEPS)
+    cfg.rewards["cart_position"] = reward(target_error_l2, -4.0, command="target", asset=CART)
     cfg.metrics = {
-        "target_error": MetricTermCfg(func=target_error, params=on_target),
-        "final_target_error": MetricTermCfg(func=target_error, params=on_target, reduce="last"),
+        "target_error": metric(target_error, "mean", command="target", asset=CART),
+        "final_target_error": metric(target_error, "last", command="target", asset=CART),
     }
     del cfg.events["push_cart"]
     return cfg
@@ -109,7 +96,7 @@ def ppo_cfg(*, recurrent: bool) -> RslRlOnPolicyRunnerCfg:
     critic = RslRlModelCfg(hidden_dims=(128, 128))
     if recurrent:
         critic = RslRlModelCfg(hidden_dims=(128,), rnn_type="lstm", rnn_hidden_dim=128, rnn_memory_steps=100)
-    actor = dataclasses.replace(critic, distribution=RslRlDistributionCfg())
+    actor = dataclasses.replace(critic, distribution=RslRlDistributionCfg(init_std=1.0))
     return RslRlOnPolicyRunnerCfg(
         experiment_name=f"inverted_pendulum_memory_{'rnn' if recurrent else 'mlp'}",
         num_steps_per_env=100,
@@ -118,6 +105,7 @@ def ppo_cfg(*, recurrent: bool) -> RslRlOnPolicyRunnerCfg:
         save_interval=50,
         actor=actor,
         critic=critic,
+        algorithm=ppo(),
     )
 
 
