@@ -18,10 +18,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from genelab import TASKS
 from genelab.bench import BenchmarkMonitor
 from genelab.bench.stepping import StepTimer
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.rl.play import Player
 from genelab.rl.policies import random_policy
 from genelab.viewer import Onlooker, ViewerCfg
@@ -36,7 +35,7 @@ def main() -> None:
     parser.add_argument("--num-envs", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5000, help="Pairs of control steps.")
     args = parser.parse_args()
-    cfg = TASKS.get(args.task).env
+    cfg = rl_cfg(args.task)
     cfg.scene.num_envs, cfg.seed = args.num_envs, 0
     bare, watched = ManagerBasedRlEnv(cfg), ManagerBasedRlEnv(cfg)
     for env in (bare, watched):

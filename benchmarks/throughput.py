@@ -21,7 +21,7 @@ import torch
 from mujoco.rollout import Rollout
 
 from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, Physics, physics_changes, with_physics
+from genelab.envs import ManagerBasedRlEnv, Physics, physics_changes, rl_cfg, with_physics
 from genelab.rl.backends import select_backend
 
 TASK_SIZES = {
@@ -77,8 +77,7 @@ class RawPhysics:
 def physics_of(task: str) -> list[Physics]:
     """The physics a task knows: what it is trained with, and what it is judged with if that is another."""
     known = TASKS.get(task)
-    differ = known.play_env is not None and physics_changes(known.play_env, known.env)
-    return ["coarse", "fine"] if differ else ["fine"]
+    return ["coarse", "fine"] if physics_changes(known.playing, known.env) else ["fine"]
 
 
 def measure(
@@ -89,8 +88,7 @@ def measure(
     Medians over rounds, each by itself: two speeds of different rounds say more of the machine than of the code.
     """
     known = TASKS.get(task)
-    judged = physics == "fine" and known.play_env is not None
-    cfg: ManagerBasedRlEnvCfg = with_physics(known.env, known.play_env) if judged else known.env
+    cfg = rl_cfg(task) if physics == "coarse" else with_physics(rl_cfg(task), known.playing)
     cfg.scene.num_envs, cfg.seed = num_envs, 0
     env = ManagerBasedRlEnv(cfg)
     env.shows_final_obs = select_backend(known.agent).reads_final_obs  # as its training has it

@@ -78,10 +78,9 @@ def fixture(home: Path) -> Path:
 
 
 def _write_demos(path: Path, steps: int = 6) -> None:
-    from genelab.config import TASKS
-    from genelab.envs import ManagerBasedRlEnv
+    from genelab.envs import ManagerBasedRlEnv, rl_cfg
 
-    env = ManagerBasedRlEnv(TASKS.get("Campaign-Sac-v0").env)
+    env = ManagerBasedRlEnv(rl_cfg("Campaign-Sac-v0"))
     shape, rng = (steps, env.num_envs), np.random.default_rng(0)
     arrays: dict[str, Any] = {"actions": rng.uniform(-1, 1, (*shape, env.action_dim))}
     arrays["rewards"] = rng.uniform(size=shape)

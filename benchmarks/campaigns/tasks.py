@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
+from genelab import mdp
 from genelab.config import TASKS, TaskCfg
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.rl.config import (
     BackendConfig,
     RlGamesAgentCfg,
@@ -26,21 +29,25 @@ def task_id(name: str) -> str:
     return f"Campaign-{name}-v0"
 
 
-def _pendulum(agent: BackendConfig) -> TaskCfg:
-    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0")
-    cfg.agent = agent
+def _pendulum(agent: BackendConfig, *, alive: Callable[..., torch.Tensor] = mdp.is_alive) -> TaskCfg:
     agent.save_interval = 1
-    for env in (cfg.env, cfg.play_env):
+    envs = [rl_cfg("GeneLab-Inverted-Pendulum-v0", play=play) for play in (False, True)]
+    for env in envs:
         env.scene.num_envs = NUM_ENVS
         env.simulation.threads = 1
-    return cfg
+        env.rewards["alive"].func = alive
+    return TaskCfg(env=envs[0], play_env=envs[1], agent=agent)
+
+
+def _ppo() -> RslRlOnPolicyRunnerCfg:
+    agent = RslRlOnPolicyRunnerCfg(max_iterations=2, num_steps_per_env=8)
+    agent.actor.hidden_dims, agent.critic = (8,), RslRlModelCfg(hidden_dims=(8,))
+    return agent
 
 
 def rsl() -> TaskCfg:
     """rsl_rl's PPO."""
-    agent = RslRlOnPolicyRunnerCfg(max_iterations=2, num_steps_per_env=8)
-    agent.actor.hidden_dims, agent.critic = (8,), RslRlModelCfg(hidden_dims=(8,))
-    return _pendulum(agent)
+    return _pendulum(_ppo())
 
 
 def sac() -> TaskCfg:
@@ -61,10 +68,7 @@ def games() -> TaskCfg:
 
 def nan() -> TaskCfg:
     """A run that leaves a dump."""
-    cfg = rsl()
-    for env in (cfg.env, cfg.play_env):
-        env.rewards["alive"].func = becomes_nan
-    return cfg
+    return _pendulum(_ppo(), alive=becomes_nan)
 
 
 def becomes_nan(env: ManagerBasedRlEnv) -> torch.Tensor:

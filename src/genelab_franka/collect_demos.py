@@ -18,9 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genelab import TASKS
 from genelab.config.files import atomic_write_bytes, check_out
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.errors import GenelabError, UsageError
 from genelab.sim import ENGINES
 from genelab_franka.pick_place import CUBE_HALF, cube_pos, ee_pos
@@ -178,7 +177,7 @@ def _run(options: argparse.Namespace) -> None:
         if getattr(options, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')}: must be at least 1, got {getattr(options, name)}")
     check_out(options.out)
-    cfg = TASKS.get(TASK).env
+    cfg = rl_cfg(TASK)
     cfg.scene.num_envs = options.num_envs
     cfg.simulation.engine = options.engine
     if options.episode_length_s is not None:

@@ -164,7 +164,7 @@ def flat_env() -> ManagerBasedRlEnvCfg:
     return cfg
 
 
-def _rewards() -> dict[str, RewardTermCfg | None]:
+def _rewards() -> dict[str, RewardTermCfg]:
     return {
         "track_lin_vel": reward(mdp.track_lin_vel_exp, 2.0, command="twist", std=math.sqrt(0.25), with_z=True),
         "track_ang_vel": reward(mdp.track_ang_vel_exp, 2.0, command="twist", std=math.sqrt(0.5), with_xy=True),
@@ -228,7 +228,7 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
         "foot_swing_height",
         "foot_slip",
     )
-    cfg.events["push"].params["schedule"] = "pushes"  # type: ignore[union-attr]
+    cfg.events["push"].params["schedule"] = "pushes"
     cfg.events["hand"] = event(
         mdp.HelpingWrench, "step", schedule="hand", height=0.74, command="twist", upright=(200.0, 8.0), lead=(30.0, 3.0)
     )
@@ -284,7 +284,7 @@ def rough_env() -> ManagerBasedRlEnvCfg:
     cfg = flat_env()
     make_rough(cfg, ROUGHNESS, scan_body="torso_link")
     for name, weight in (("foot_clearance", -0.5), ("foot_swing_height", -0.25)):
-        cfg.rewards[name].weight = weight  # type: ignore[union-attr]
+        cfg.rewards[name].weight = weight
     return cfg
 
 

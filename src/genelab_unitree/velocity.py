@@ -96,6 +96,4 @@ def coarse_physics(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
 def follow(cfg: ManagerBasedRlEnvCfg, schedule: str, *rewards: str) -> None:
     """Let a schedule rule these rewards."""
     for name in rewards:
-        reward = cfg.rewards[name]
-        assert reward is not None
-        reward.schedule = schedule
+        cfg.rewards[name].schedule = schedule

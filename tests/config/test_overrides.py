@@ -219,8 +219,8 @@ def test_dash_and_underscore_are_the_same_and_a_dict_key_may_have_dots(env: EnvC
         ),
         (
             "env.actions.joint-pos",
-            "none",
-            "env.actions.joint-pos: cannot be set as a whole, got 'none'; set one of its keys: func, weight, params",
+            "3",
+            "env.actions.joint-pos: cannot be set as a whole, got '3'; set one of its keys: func, weight, params",
         ),
         (
             "env.rewards.foot_slip.func",
@@ -269,6 +269,15 @@ def test_overrides_apply_in_order_and_values_need_no_text(env: EnvCfg) -> None:
     assert env.cart_range == (0.0, 1.0)
     with pytest.raises(ConfigError, match="expected str, got 3"):
         apply_override(root, "env.name", 3)
+
+
+def test_null_takes_a_config_out_of_a_dict_of_them(env: EnvCfg) -> None:
+    apply_override({"env": env}, "env.actions.joint_pos", "null")
+    assert env.actions == {}
+    with pytest.raises(ConfigError, match=r"^env\.actions\.joint-pos: no such key\. Keys here: none$"):
+        apply_override({"env": env}, "env.actions.joint-pos", None)
+    with pytest.raises(ConfigError, match=r"env\.simulation: cannot be set as a whole, got 'null'"):
+        apply_override({"env": env}, "env.simulation", "null")
 
 
 def test_a_frozen_part_is_replaced_and_a_frozen_root_refused(env: EnvCfg) -> None:

@@ -136,6 +136,12 @@ def test_the_type_comes_first() -> None:
     ]
 
 
+def test_an_entry_that_is_null_is_left_out_of_a_dict_of_configs() -> None:
+    written = to_dict(EnvCfg(rewards={"slip": BaseTermCfg()}))
+    written["rewards"]["gone"] = None
+    assert list(from_dict(written, EnvCfg).rewards) == ["slip"]
+
+
 def test_nan_survives() -> None:
     assert math.isnan(round_trip(BaseTermCfg(weight=math.nan)).weight)
 

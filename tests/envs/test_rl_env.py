@@ -277,7 +277,9 @@ def test_the_log_of_ended_episodes_has_isaacs_keys() -> None:
 
 
 def test_at_the_upright_rest_a_step_earns_four_hundredths() -> None:
-    env = ManagerBasedRlEnv(quiet(events={"push_cart": None}))
+    cfg = quiet()
+    cfg.events = {}
+    env = ManagerBasedRlEnv(cfg)
     env.reset(seed=0)
     _, reward, *_ = env.step(torch.zeros(8, 1))
     torch.testing.assert_close(reward, torch.full((8,), 0.04))

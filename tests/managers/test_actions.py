@@ -121,7 +121,6 @@ def test_each_environment_has_its_own_delay(make_env: MakeEnv) -> None:
 def test_columns_are_shared_out_in_the_order_of_the_terms(make_env: MakeEnv) -> None:
     actions = {
         "push_y": mdp.JointEffortActionCfg(joint_names=("y",)),
-        "left_out": None,
         "push_x": mdp.JointEffortActionCfg(joint_names=("x",)),
     }
     env = make_env(actions=actions)

@@ -58,7 +58,7 @@ def run(env: ManagerBasedRlEnv, steps: int) -> dict[str, Any]:
 
 
 def test_a_command_is_drawn_at_every_reset(make_env: MakeEnv) -> None:
-    env = make_env(commands={"count": CountCfg(), "none": None})
+    env = make_env(commands={"count": CountCfg()})
     before = draws(env)
     env.reset()
     assert draws(env) == [n + 1 for n in before]

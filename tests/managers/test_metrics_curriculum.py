@@ -57,7 +57,7 @@ def step(env: ManagerBasedRlEnv) -> tuple[Tensor, dict[str, Any]]:
 
 
 def test_a_metric_is_the_mean_over_the_episodes_that_ended(make_env: MakeEnv) -> None:
-    metrics = {"clock": MetricTermCfg(func=clock), "index": MetricTermCfg(func=index), "none": None}
+    metrics = {"clock": MetricTermCfg(func=clock), "index": MetricTermCfg(func=index)}
     env = make_env(metrics=metrics, terminations=ends(2, 3, 99, 3))
     env.reset()
     assert step(env)[1] == {}
@@ -123,7 +123,7 @@ def test_a_curriculum_sees_the_ended_episodes_and_changes_the_task(make_env: Mak
     seen: list = []
     env = make_env(
         rewards={"one": RewardTermCfg(func=ones, weight=1.0)},
-        curriculum={"price": CurriculumTermCfg(func=harder, params={"log": seen}), "none": None},
+        curriculum={"price": CurriculumTermCfg(func=harder, params={"log": seen})},
         terminations=ends(99, 2, 99, 2),
     )
     env.reset()

@@ -227,7 +227,7 @@ def test_a_look_before_the_first_frame_does_not_count_as_one(make_env: MakeEnv) 
 
 def test_groups_are_separate_and_a_term_may_be_left_out(make_env: MakeEnv) -> None:
     groups = {
-        "policy": ObservationGroupCfg(terms={"a": ObservationTermCfg(func=clock), "b": None}),
+        "policy": ObservationGroupCfg(terms={"a": ObservationTermCfg(func=clock)}),
         "critic": ObservationGroupCfg(terms={"b": ObservationTermCfg(func=clock, scale=2.0)}, history_length=2),
     }
     env = make_env(observations=groups)

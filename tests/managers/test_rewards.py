@@ -119,7 +119,7 @@ def test_a_weight_changed_later_takes_effect(make_env: MakeEnv) -> None:
 
 
 def test_no_terms_no_reward(make_env: MakeEnv) -> None:
-    env = make_env(rewards={"one": None})
+    env = make_env(rewards={})
     env.reset()
     assert pay(env) == [0.0] * 4
 

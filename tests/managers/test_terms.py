@@ -150,6 +150,11 @@ def test_a_function_may_take_any_parameters(make_env: MakeEnv) -> None:
     assert step(env).tolist() == pytest.approx([5.0] * 4)
 
 
+def test_an_entry_that_is_none_is_refused_with_what_to_do(make_env: MakeEnv) -> None:
+    with pytest.raises(ConfigError, match=r"^env\.rewards\.gone: None is no RewardTermCfg; delete it to leave it out$"):
+        make_env(rewards={"gone": None})
+
+
 @pytest.mark.parametrize(
     ("asset", "expected"),
     [

@@ -105,7 +105,7 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
 
     task = TASKS.entry(workload.task).id
     cfg = TASKS.get(task)
-    env_cfg = cfg.play_env if play and cfg.play_env is not None else cfg.env
+    env_cfg = cfg.playing if play else cfg.env
     if not isinstance(env_cfg, ManagerBasedRlEnvCfg):
         raise UsageError(f"{task} is a scene to play: a benchmark needs a task with rewards")
     if workload.num_envs is not None:
@@ -115,6 +115,7 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
     if play:
         env_cfg = eval_cfg(env_cfg, env_cfg.scene.num_envs)
     if learns:
+        assert agent is not None  # `_agent` refuses a task without one
         seed = agent.seed if workload.seed is None else workload.seed
     else:
         given = workload.seed if workload.seed is not None else env_cfg.seed

@@ -40,8 +40,8 @@ def command(
     from genelab.sim.registry import AUTO
 
     cfg = TASKS.get(task)
-    env_cfg = cfg.play_env if play and cfg.play_env is not None else cfg.env
-    physics = {} if cfg.play_env is None else physics_changes(cfg.play_env, cfg.env)
+    env_cfg = cfg.playing if play else cfg.env
+    physics = physics_changes(cfg.playing, cfg.env)
     configure(env_cfg, cfg.agent, overrides)
     root = {"env": env_cfg} if cfg.agent is None else {"env": env_cfg, "agent": cfg.agent}
     paths = [(item.path, item.type, item.text) for item in iter_fields(root)]

@@ -6,7 +6,7 @@ bounds.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 from genelab.config.hints import (
@@ -101,6 +101,8 @@ def _check(value: Any, hint: Any, path: str) -> None:
     elif isinstance(value, dict):
         inner = _inner(hint, MAPPINGS, lambda args: args[1])
         for name, item in value.items():
+            if item is None and isinstance(inner, type) and is_dataclass(inner):
+                raise ConfigError(f"{join_path(path, name)}: None is no {inner.__name__}; delete it to leave it out")
             _check(item, inner, join_path(path, name))
     elif isinstance(value, list | tuple):
         kinds = _element_kinds(hint, len(value))

@@ -253,6 +253,12 @@ def _to_none(value: Any) -> None:
         raise ValueError
 
 
+def leaves_out(value: Any, hint: Any) -> bool:
+    """Whether a value says that there is to be none where the annotation wants one."""
+    says_none = value is None or (isinstance(value, str) and value.strip().lower() in _NONE)
+    return says_none and not {type(None), *UNTYPED} & set(union_members(hint))
+
+
 _SCALARS: dict[Any, Callable[[Any], Any]] = {
     bool: _to_bool,
     int: _to_int,

@@ -1,7 +1,8 @@
 """Dotted overrides: `--env.rewards.foot_slip.weight -0.2` on trees of dataclasses, dicts, lists and tuples.
 
 The annotation of a field says what its text means; of a parameter of a term, the annotation in its function. Where
-there is none, or it says `Any`, the type of the value already there does. No text is ever run as code.
+there is none, or it says `Any`, the type of the value already there does. `null` takes a config out of a dict of them:
+`--env.rewards.foot_slip null`. No text is ever run as code.
 """
 
 import copy
@@ -12,7 +13,7 @@ from dataclasses import FrozenInstanceError, dataclass
 from enum import Enum
 from typing import Any
 
-from genelab.config.coerce import MAX_KEYS_SHOWN, accepted, like, parse, readable
+from genelab.config.coerce import MAX_KEYS_SHOWN, accepted, leaves_out, like, parse, readable
 from genelab.config.hints import (
     ParameterTypes,
     element_types,
@@ -131,6 +132,9 @@ def _with_value(node: Any, hint: Any, parts: list[str], value: Any, path: str) -
             raise ConfigError(f"{where}: no such key. {path!r} is {'None' if node is None else type(node).__name__}")
         raise ConfigError(f"{where}: no such key.{_keys_hint(parts[0], [str(key) for key in keys])}")
     old = _get(node, key)
+    if count == len(parts) and leaves_out(value, keys[key]) and isinstance(node, dict) and is_config(old):
+        del node[key]
+        return node
     new = _with_value(old, keys[key], parts[count:], value, join_path(path, key))
     return node if new is old else _assign(node, key, new)
 

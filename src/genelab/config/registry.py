@@ -1,5 +1,7 @@
 """Tasks by id. A task is registered by the path of the function that makes it, so that listing stays light."""
 
+from __future__ import annotations
+
 import copy
 import importlib
 import importlib.util
@@ -11,10 +13,14 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from genelab.config.hints import import_name, names_in
 from genelab.errors import ConfigError, UsageError, did_you_mean, summary
+
+if TYPE_CHECKING:
+    from genelab.envs import ManagerBasedEnvCfg
+    from genelab.rl.config import BackendConfig
 
 ENTRY_POINT_GROUP = "genelab.tasks"
 
@@ -23,12 +29,17 @@ ENTRY_POINT_GROUP = "genelab.tasks"
 class TaskCfg:
     """What a task is made of."""
 
-    env: Any
+    env: ManagerBasedEnvCfg
     """Config of the training environment."""
-    play_env: Any = None
+    play_env: ManagerBasedEnvCfg | None = None
     """Config used by play, eval and export; the training env when None."""
-    agent: Any = None
+    agent: BackendConfig | None = None
     """Agent config; its type selects the RL backend. None: playback only."""
+
+    @property
+    def playing(self) -> ManagerBasedEnvCfg:
+        """The environment to watch and to judge in."""
+        return self.env if self.play_env is None else self.play_env
 
 
 @dataclass(frozen=True, kw_only=True)

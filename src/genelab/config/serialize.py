@@ -186,7 +186,8 @@ def _decode_object(data: dict[str, Any], hint: Any, path: str) -> Any:
     if isinstance(kind, type) and is_dataclass(kind):
         return _decode_dataclass(kind, data, path)
     inner = value_type(hint)
-    return {key: _decode(item, inner, join_path(path, key)) for key, item in data.items()}
+    left_out = {key for key, item in data.items() if item is None and is_dataclass(inner)}
+    return {key: _decode(item, inner, join_path(path, key)) for key, item in data.items() if key not in left_out}
 
 
 def _decode_dataclass(cls: type, data: dict[str, Any], path: str) -> Any:

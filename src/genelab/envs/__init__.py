@@ -1,6 +1,6 @@
 """Environments."""
 
-from genelab.envs.factory import make_env, make_vec
+from genelab.envs.factory import make_env, make_vec, rl_cfg
 from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg
 from genelab.envs.manager_based_rl_env import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.envs.physics import Physics, describe_physics, physics_changes, with_physics
@@ -17,5 +17,6 @@ __all__ = [
     "make_vec",
     "physics_changes",
     "play_cfg",
+    "rl_cfg",
     "with_physics",
 ]

@@ -18,6 +18,15 @@ def make_env(cfg: ManagerBasedEnvCfg, *, notify: Callable[[str], None] | None = 
     return ManagerBasedEnv(cfg, notify=notify)
 
 
+def rl_cfg(task: str, *, play: bool = False) -> ManagerBasedRlEnvCfg:
+    """The config that a task is trained or, with `play`, judged in; a scene to play is refused."""
+    known = TASKS.get(task)
+    cfg = known.playing if play else known.env
+    if not isinstance(cfg, ManagerBasedRlEnvCfg):
+        raise UsageError(f"{TASKS.entry(task).id} is a scene to play, not a task to learn: it has no rewards")
+    return cfg
+
+
 def make_vec(
     task: str,
     num_envs: int,
@@ -30,12 +39,9 @@ def make_vec(
 
     `play` takes the config for watching and judging, `overrides` are dotted: `{"env.simulation.dt": 0.002}`.
     """
-    task_cfg = TASKS.get(task)
-    cfg = task_cfg.play_env if play and task_cfg.play_env is not None else task_cfg.env
+    cfg = rl_cfg(task, play=play)
     for path, value in (overrides or {}).items():
         apply_override({"env": cfg}, path, value)
-    if not isinstance(cfg, ManagerBasedRlEnvCfg):
-        raise UsageError(f"{task!r} is a scene to play, not a task to learn: it has no rewards")
     cfg.scene.num_envs = num_envs
     cfg.seed = seed if seed is not None else cfg.seed
     return ManagerBasedRlEnv(cfg)

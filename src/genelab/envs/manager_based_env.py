@@ -28,7 +28,7 @@ from genelab.state import Stateful, settle, snapshot
 
 @dataclass(kw_only=True)
 class ManagerBasedEnvCfg:
-    """A scene, how it is stepped, and what acts on it. Entries of the dicts may be None: then they are left out."""
+    """A scene, how it is stepped, and what acts on it. What is deleted from a dict is left out."""
 
     scene: SceneCfg
     """What is in the world."""
@@ -36,11 +36,11 @@ class ManagerBasedEnvCfg:
     """How it is stepped and shown."""
     decimation: Count = 1
     """Physics steps per control step."""
-    actions: dict[str, ActionTermCfg | None] = field(default_factory=dict)
+    actions: dict[str, ActionTermCfg] = field(default_factory=dict)
     """From an action to targets."""
     observations: dict[str, ObservationGroupCfg] = field(default_factory=dict)
     """What is seen, by group."""
-    events: dict[str, EventTermCfg | None] = field(default_factory=dict)
+    events: dict[str, EventTermCfg] = field(default_factory=dict)
     """What happens from outside."""
     seed: Amount | None = None
     """Seed of all random numbers; None draws one."""

@@ -43,17 +43,17 @@ class ManagerBasedRlEnvCfg(ManagerBasedEnvCfg):
 
     episode_length_s: Positive
     """Longest episode, s."""
-    rewards: dict[str, RewardTermCfg | None] = field(default_factory=dict)
+    rewards: dict[str, RewardTermCfg] = field(default_factory=dict)
     """What is paid for."""
-    terminations: dict[str, TerminationTermCfg | None] = field(default_factory=dict)
+    terminations: dict[str, TerminationTermCfg] = field(default_factory=dict)
     """What ends an episode."""
-    commands: dict[str, CommandTermCfg | None] = field(default_factory=dict)
+    commands: dict[str, CommandTermCfg] = field(default_factory=dict)
     """What is asked for."""
-    curriculum: dict[str, CurriculumTermCfg | None] = field(default_factory=dict)
+    curriculum: dict[str, CurriculumTermCfg] = field(default_factory=dict)
     """What gets harder."""
-    schedules: dict[str, ScheduleCfg | None] = field(default_factory=dict)
+    schedules: dict[str, ScheduleCfg] = field(default_factory=dict)
     """What comes in or fades while a policy learns, by name; what follows one names it."""
-    metrics: dict[str, MetricTermCfg | None] = field(default_factory=dict)
+    metrics: dict[str, MetricTermCfg] = field(default_factory=dict)
     """What is reported besides."""
     auto_reset: bool = True
     """Start an ended environment anew in the same step; off for teleoperation."""

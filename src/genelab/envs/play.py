@@ -24,12 +24,10 @@ def play_cfg(cfg: Cfg, *, num_envs: int = 1) -> Cfg:
     for group in cfg.observations.values():
         group.enable_noise = False
         for term in group.terms.values():
-            if term is not None:
-                term.delay = (0, 0)
+            term.delay = (0, 0)
     for action in cfg.actions.values():
-        if action is not None:
-            action.noise_std, action.delay = 0.0, (0, 0)
-    cfg.events = {name: event for name, event in cfg.events.items() if event is not None and _is_of_the_task(event)}
+        action.noise_std, action.delay = 0.0, (0, 0)
+    cfg.events = {name: event for name, event in cfg.events.items() if _is_of_the_task(event)}
     cfg.curriculum = {}
     _end_schedules(cfg)
     return cfg
@@ -42,14 +40,13 @@ def _is_of_the_task(event: EventTermCfg) -> bool:
 
 def _end_schedules(cfg: ManagerBasedRlEnvCfg) -> None:
     """What schedules leave in the end, without them; what they fade out is gone."""
-    ends = {name: schedule.end for name, schedule in cfg.schedules.items() if schedule is not None}
+    ends = {name: schedule.end for name, schedule in cfg.schedules.items()}
     for name, reward in list(cfg.rewards.items()):
-        if reward is not None and reward.schedule is not None:
+        if reward.schedule is not None:
             reward.weight *= ends.get(reward.schedule, 1.0)
             if ends.get(reward.schedule) == 0.0:
                 del cfg.rewards[name]
             reward.schedule = None
     for action in cfg.actions.values():
-        if action is not None:
-            action.end_schedules(ends)
+        action.end_schedules(ends)
     cfg.schedules = {}

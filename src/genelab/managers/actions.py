@@ -125,9 +125,9 @@ class ActionManager(Stateful):
     kind = "action"
     parts = ("terms",)
 
-    def __init__(self, cfgs: Mapping[str, ActionTermCfg | None], env: ManagerBasedEnv) -> None:
+    def __init__(self, cfgs: Mapping[str, ActionTermCfg], env: ManagerBasedEnv) -> None:
         self.env = env
-        self.terms = {name: cfg.build(name, env) for name, cfg in cfgs.items() if cfg is not None}
+        self.terms = {name: cfg.build(name, env) for name, cfg in cfgs.items()}
         self.dim = sum(term.dim for term in self.terms.values())
         self.action = torch.zeros(env.num_envs, self.dim, device=env.device, dtype=env.dtype)
         self.prev_action = torch.zeros_like(self.action)

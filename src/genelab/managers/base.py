@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -187,8 +187,11 @@ class Term(Stateful):
             raise ConfigError(f"{self.where} must return real numbers, got {value.dtype}")
 
 
-class Manager(Stateful):
-    """Runs the terms of one kind."""
+Cfg = TypeVar("Cfg", bound=TermCfg)
+
+
+class Manager(Stateful, Generic[Cfg]):
+    """Runs the terms of one kind, each with its config."""
 
     parts = ("terms",)
 
@@ -196,9 +199,9 @@ class Manager(Stateful):
     takes_env_ids: ClassVar[bool] = False
     """Whether its terms are called with the environments they are to act on."""
 
-    def __init__(self, cfgs: Mapping[str, TermCfg | None], env: ManagerBasedEnv) -> None:
+    def __init__(self, cfgs: Mapping[str, Cfg], env: ManagerBasedEnv) -> None:
         self.env = env
-        self.cfgs = {name: cfg for name, cfg in cfgs.items() if cfg is not None}
+        self.cfgs = dict(cfgs)
         self.terms = {
             name: Term(name, cfg, env, self.kind, takes_env_ids=self.takes_env_ids) for name, cfg in self.cfgs.items()
         }

@@ -148,8 +148,8 @@ class CommandManager(Stateful):
     kind = "command"
     parts = ("terms",)
 
-    def __init__(self, cfgs: Mapping[str, CommandTermCfg | None], env: ManagerBasedRlEnv) -> None:
-        self.terms = {name: cfg.build(name, env) for name, cfg in cfgs.items() if cfg is not None}
+    def __init__(self, cfgs: Mapping[str, CommandTermCfg], env: ManagerBasedRlEnv) -> None:
+        self.terms = {name: cfg.build(name, env) for name, cfg in cfgs.items()}
 
     def __getitem__(self, name: str) -> Tensor:
         return self.term(name).command

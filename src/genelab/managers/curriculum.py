@@ -18,7 +18,7 @@ class CurriculumTermCfg(TermCfg):
     """
 
 
-class CurriculumManager(Manager):
+class CurriculumManager(Manager[CurriculumTermCfg]):
     """Runs the curricula of the environments that are about to start anew."""
 
     kind = "curriculum"

@@ -31,14 +31,13 @@ class EventTermCfg(TermCfg):
     """Shortest and longest time between two events of one environment, s; for `interval` only."""
 
 
-class EventManager(Manager):
+class EventManager(Manager[EventTermCfg]):
     """Lets events happen when they are due."""
 
     kind = "event"
     takes_env_ids = True
-    cfgs: dict[str, EventTermCfg]  # type: ignore[assignment]
 
-    def __init__(self, cfgs: Mapping[str, EventTermCfg | None], env: ManagerBasedEnv) -> None:
+    def __init__(self, cfgs: Mapping[str, EventTermCfg], env: ManagerBasedEnv) -> None:
         super().__init__(cfgs, env)
         self._time_left = {}
         for name, cfg in self.cfgs.items():

@@ -24,15 +24,14 @@ class MetricTermCfg(TermCfg):
     """What is kept of an episode: the mean over its steps, the value of its last step, or the largest."""
 
 
-class MetricsManager(Manager):
+class MetricsManager(Manager[MetricTermCfg]):
     """Makes one number per episode of each term."""
 
     kind = "metric"
     env: ManagerBasedRlEnv
-    cfgs: dict[str, MetricTermCfg]  # type: ignore[assignment]
     not_state = ("_wants_max",)
 
-    def __init__(self, cfgs: Mapping[str, MetricTermCfg | None], env: ManagerBasedRlEnv) -> None:
+    def __init__(self, cfgs: Mapping[str, MetricTermCfg], env: ManagerBasedRlEnv) -> None:
         super().__init__(cfgs, env)
         shape = (len(self.terms), env.num_envs)
         self.episode_sum = torch.zeros(shape, device=env.device, dtype=env.dtype)

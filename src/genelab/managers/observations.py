@@ -54,8 +54,8 @@ class ObservationTermCfg(TermCfg):
 class ObservationGroupCfg:
     """Terms that go to one network as one vector."""
 
-    terms: dict[str, ObservationTermCfg | None] = field(default_factory=dict)
-    """Terms in the order they are laid out; None leaves one out."""
+    terms: dict[str, ObservationTermCfg] = field(default_factory=dict)
+    """Terms in the order they are laid out."""
     enable_noise: bool = True
     """Whether the terms' noise is on; off for critics, playback and evaluation."""
     history_length: int = 1
@@ -93,7 +93,7 @@ class ObservationGroup(Stateful):
         self.name = name
         self.cfg = cfg
         self.env = env
-        self.cfgs = {key: term for key, term in cfg.terms.items() if term is not None}
+        self.cfgs = cfg.terms
         if not self.cfgs:
             raise ConfigError(f"env.observations.{name}: a group needs at least one term")
         if cfg.history_length < 1:

@@ -29,15 +29,14 @@ class RewardTermCfg(TermCfg):
     from the start can teach to end the episode."""
 
 
-class RewardManager(Manager):
+class RewardManager(Manager[RewardTermCfg]):
     """The weighted sum of its terms."""
 
     kind = "reward"
     env: ManagerBasedRlEnv
-    cfgs: dict[str, RewardTermCfg]  # type: ignore[assignment]
     not_state = ("_active", "_paid", "_factors")
 
-    def __init__(self, cfgs: Mapping[str, RewardTermCfg | None], env: ManagerBasedRlEnv) -> None:
+    def __init__(self, cfgs: Mapping[str, RewardTermCfg], env: ManagerBasedRlEnv) -> None:
         super().__init__(cfgs, env)
         shape = (len(self.terms), env.num_envs)
         self.step_reward = torch.zeros(shape, device=env.device, dtype=env.dtype)

@@ -108,8 +108,8 @@ class ScheduleManager(Stateful):
     kind = "schedule"
     parts = ("terms",)
 
-    def __init__(self, cfgs: Mapping[str, ScheduleCfg | None], env: ManagerBasedRlEnv) -> None:
-        self.terms = {name: Schedule(name, cfg, env) for name, cfg in cfgs.items() if cfg is not None}
+    def __init__(self, cfgs: Mapping[str, ScheduleCfg], env: ManagerBasedRlEnv) -> None:
+        self.terms = {name: Schedule(name, cfg, env) for name, cfg in cfgs.items()}
 
     def share(self, name: str | None) -> float:
         """What a schedule lets count now; all of it where there is none."""

@@ -26,14 +26,13 @@ class TerminationTermCfg(TermCfg):
     one before it (rsl_rl, rl_games)."""
 
 
-class TerminationManager(Manager):
+class TerminationManager(Manager[TerminationTermCfg]):
     """Whether an episode ended, and by which term."""
 
     kind = "termination"
     env: ManagerBasedRlEnv
-    cfgs: dict[str, TerminationTermCfg]  # type: ignore[assignment]
 
-    def __init__(self, cfgs: Mapping[str, TerminationTermCfg | None], env: ManagerBasedRlEnv) -> None:
+    def __init__(self, cfgs: Mapping[str, TerminationTermCfg], env: ManagerBasedRlEnv) -> None:
         super().__init__(cfgs, env)
         self.terminated = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
         self.truncated = torch.zeros_like(self.terminated)

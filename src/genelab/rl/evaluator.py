@@ -117,7 +117,7 @@ def eval_cfg(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
         cfg.terminations["evaluation_time_out"] = TerminationTermCfg(func=mdp.time_out, time_out=True)
     for group in cfg.observations.values():
         group.enable_noise = False
-    cfg.events = {name: event for name, event in cfg.events.items() if event is not None and event.mode != "interval"}
+    cfg.events = {name: event for name, event in cfg.events.items() if event.mode != "interval"}
     return cfg
 
 
@@ -153,7 +153,7 @@ def check_control_step(task_id: str, cfg: ManagerBasedRlEnvCfg, overrides: Seque
 
 def _judged(task: TaskCfg, physics: Physics = "fine") -> Any:
     """The config that a task is judged in."""
-    cfg = task.play_env if task.play_env is not None else task.env
+    cfg = task.playing
     return cfg if physics == "fine" else with_physics(cfg, task.env)
 
 

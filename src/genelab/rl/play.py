@@ -82,7 +82,7 @@ def play_task(
     actions. `checkpoint` and `best` are as for `find_checkpoint`.
     """
     cfg = TASKS.get(task_id)
-    env_cfg = cfg.play_env if cfg.play_env is not None else cfg.env
+    env_cfg = cfg.playing
     if isinstance(env_cfg, ManagerBasedRlEnvCfg):
         if num_envs is not None:
             env_cfg.scene.num_envs = num_envs

@@ -110,6 +110,7 @@ def train_task(
         raise UsageError(f"{task_id} is a scene to play, not a task to learn: it has no rewards")
     if num_envs is not None:
         cfg.env.scene.num_envs = num_envs
+    assert cfg.agent is not None  # there is no backend for none
     if max_iterations is not None:
         backend.set_budget(cfg.agent, max_iterations)
     if seed is not None:
