@@ -53,8 +53,7 @@ def main() -> None:
 
 @contextmanager
 def _monitored(env: ManagerBasedRlEnv) -> Iterator[Sequence[Onlooker]]:
-    StepTimer(env)
-    with BenchmarkMonitor():
+    with env.watched_by(StepTimer(env.device)), BenchmarkMonitor():
         yield []
 
 

@@ -20,6 +20,7 @@ from genelab.bench.schema import (
     StartupTime,
     Versions,
 )
+from genelab.envs import Watcher
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 
@@ -49,6 +50,7 @@ class StubEnv:
         self.sleep = sleep
         self.modes: list[bool] = []
         self.seeds: list[int | None] = []
+        self.watchers: list[Watcher] = []
 
     def reset(self, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
         self.ages = torch.zeros(self.num_envs, dtype=torch.int64)
@@ -56,12 +58,20 @@ class StubEnv:
         return {"policy": self.ages.clone()}, {}
 
     def step(self, action: Any) -> Any:
-        self.sleep()
+        for watcher in self.watchers:
+            watcher.before_step(action)
+        self.act()
         self.modes.append(torch.is_inference_mode_enabled())
         self.ages += 1
         done = self.ages >= self.lengths
         self.ages[done] = 0
-        return self.answer(torch.arange(1.0, self.num_envs + 1), done)
+        answer = self.answer(torch.arange(1.0, self.num_envs + 1), done)
+        for watcher in self.watchers:
+            watcher.after_step(answer)
+        return answer
+
+    def act(self) -> None:
+        self.sleep()
 
     def answer(self, reward: Tensor, done: Tensor) -> Any:
         return {"policy": self.ages.clone()}, reward, done, torch.zeros_like(done), {}

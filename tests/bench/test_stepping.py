@@ -14,6 +14,7 @@ from torch import Tensor
 
 from genelab.bench.metrics import SuccessCount
 from genelab.bench.stepping import PlayRecord, StepTimer, run_play_loop, run_step_loop, synchronizer
+from genelab.envs import StepResult
 from tests.bench.stubs import Clock, StubEnv, act
 
 
@@ -23,6 +24,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr("genelab.bench.stepping.time", clock)
     return clock
+
+
+def watch(env: StubEnv, **options: Any) -> StepTimer:
+    env.watchers.append(timer := StepTimer(env.device, **options))
+    return timer
 
 
 def sleepy_policy(sleep: Callable[[], None]) -> Any:
@@ -35,7 +41,7 @@ def sleepy_policy(sleep: Callable[[], None]) -> Any:
 
 def test_runtime_measures_the_environment_and_not_who_acts(clock: Clock) -> None:
     env = StubEnv(sleep=lambda: clock.sleep(2.0))
-    timer = StepTimer(env)
+    timer = watch(env)
     env.reset()
     run_step_loop(env, sleepy_policy(lambda: clock.sleep(5.0)), 4, timer=timer, warmup_steps=2)
     assert timer.times.environment == [2.0] * 4
@@ -45,7 +51,7 @@ def test_runtime_measures_the_environment_and_not_who_acts(clock: Clock) -> None
 
 def test_play_measures_the_policy_as_well(clock: Clock) -> None:
     env = StubEnv(sleep=lambda: clock.sleep(2.0))
-    timer = StepTimer(env)
+    timer = watch(env)
     record = run_play_loop(env, sleepy_policy(lambda: clock.sleep(5.0)), 4, warmup_steps=2, timer=timer)
     assert record.step_times == [7.0] * 4
     assert record.wall_s == 28.0
@@ -67,7 +73,7 @@ def test_real_sleep_is_measured_within_two_percent(plays: bool) -> None:
         measured = run_play_loop(env, policy, 9).step_times
         real = [step + think for step, think in zip(slept["step"], slept["think"], strict=True)]
     else:
-        timer = StepTimer(env)
+        timer = watch(env)
         env.reset()
         run_step_loop(env, policy, 9, timer=timer)
         measured, real = list(timer.times.environment), slept["step"]
@@ -76,23 +82,16 @@ def test_real_sleep_is_measured_within_two_percent(plays: bool) -> None:
 
 
 def test_the_engines_part_of_a_step_is_told_apart(clock: Clock) -> None:
-    class Engine:
-        def step(self, substeps: int) -> None:
-            clock.sleep(1.0)
-
-    class Scene:
-        engine = Engine()
-
     class EnvWithEngine(StubEnv):
-        scene = Scene()
-
-        def step(self, action: Any) -> Any:
+        def act(self) -> None:
             for _ in range(2):
-                self.scene.engine.step(1)
-            return super().step(action)
+                self.watchers[0].before_physics()
+                clock.sleep(1.0)
+                self.watchers[0].after_physics()
+            super().act()
 
     env = EnvWithEngine(sleep=lambda: clock.sleep(3.0))
-    timer = StepTimer(env)
+    timer = watch(env)
     env.reset()
     run_step_loop(env, act, 4, timer=timer, warmup_steps=1)
     assert (timer.times.environment, timer.times.simulation) == ([5.0] * 4, [2.0] * 4)
@@ -108,7 +107,7 @@ def test_the_clock_waits_for_the_device(clock: Clock) -> None:
         queue.clear()
 
     env = StubEnv(sleep=lambda: queue.append(2.0))
-    timer = StepTimer(env, synchronize=finish)
+    timer = watch(env, synchronize=finish)
     record = run_play_loop(env, sleepy_policy(lambda: queue.append(5.0)), 3, synchronize=finish, timer=timer)
     assert timer.times.environment == [2.0] * 3
     assert record.step_times == [7.0] * 3
@@ -118,17 +117,19 @@ def test_the_clock_waits_for_the_device(clock: Clock) -> None:
 
 
 def test_where_nobody_waits_for_a_gpu_the_engines_part_is_unknown() -> None:
-    class OnGpu(StubEnv):
-        device = torch.device("cuda")
-        scene = None
-
-    assert StepTimer(OnGpu()).times.simulation is None
+    timer = StepTimer(torch.device("cuda"))
+    timer.before_step(act({}))
+    timer.before_physics()
+    timer.after_physics()
+    flags = torch.zeros(2, dtype=torch.bool)
+    timer.after_step(StepResult({}, torch.ones(2), flags, flags, {}))
+    assert (len(timer.times.environment), timer.times.simulation) == (1, None)
 
 
 def test_environments_are_stepped_in_inference_mode() -> None:
     env = StubEnv()
     env.reset()
-    run_step_loop(env, act, 1, timer=StepTimer(env), warmup_steps=1)
+    run_step_loop(env, act, 1, timer=watch(env), warmup_steps=1)
     run_play_loop(env, act, 1, warmup_steps=1)
     assert env.modes == [True] * 4
 

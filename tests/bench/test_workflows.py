@@ -23,15 +23,15 @@ from genelab.bench import (
     Output,
     PlayBenchmark,
     RuntimeBenchmark,
-    TrainingBenchmark,
     Workload,
     read_bundle,
 )
 from genelab.bench.schema import BUNDLES, Bundle, PlayBundle, RuntimeBundle, StartupBundle, TrainingBundle
 from genelab.bench.serialize import json_schema
+from genelab.bench.stepping import SuccessCounter
 from genelab.cli.main import run
 from genelab.config import Override
-from genelab.envs import ManagerBasedRlEnv, play_cfg
+from genelab.envs import ManagerBasedRlEnv, StepResult, play_cfg
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import RewardTermCfg
 from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg
@@ -88,16 +88,16 @@ def lasting_task(monkeypatch: pytest.MonkeyPatch) -> str:
 def interrupt_step(monkeypatch: pytest.MonkeyPatch, after: int, what: Callable[[], Any]) -> None:
     """Let something happen in a control step."""
     count = 0
-    original = ManagerBasedRlEnv.step
+    original = ManagerBasedRlEnv._advance
 
-    def step(self: ManagerBasedRlEnv, action: Any) -> Any:
+    def advance(self: ManagerBasedRlEnv, *args: Any) -> Any:
         nonlocal count
         count += 1
         if count == after:
             what()
-        return original(self, action)
+        return original(self, *args)
 
-    monkeypatch.setattr(ManagerBasedRlEnv, "step", step)
+    monkeypatch.setattr(ManagerBasedRlEnv, "_advance", advance)
 
 
 def raising(error: BaseException) -> Callable[[], None]:
@@ -372,9 +372,10 @@ def test_a_training_of_one_iteration_is_measured_cold(monkeypatch: pytest.Monkey
 def test_success_is_counted_without_waiting_for_the_device() -> None:
     """A meta tensor has no value to read."""
     flags = torch.zeros(4, dtype=torch.bool, device="meta")
-    training = TrainingBenchmark(workload=Workload(task=TASK))
+    counter = SuccessCounter()
     for _ in range(2):
-        training._after_step((None, None, flags, flags, {"is_success": flags}))
+        counter.after_step(StepResult({}, flags.float(), flags, flags, {"is_success": flags}))
+    assert counter.tells
 
 
 def test_a_training_that_crashes_names_its_newest_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -296,7 +296,7 @@ def test_success_is_told_whatever_the_reward_weighs() -> None:
 
 def test_what_led_to_a_bad_number_is_seen_again(tmp_path: Path) -> None:
     env = make(2, noise=True)
-    env.watcher = NanGuard(env, TASK, tmp_path)
+    env.watchers.append(NanGuard(env, TASK, tmp_path))
     seen = [env.step(action)[0]["observation"] for action in torch.rand(6, 2, 4)]
     env.reward_manager.weights["at_goal"] = math.nan
     with pytest.raises(GenelabError, match="reward 'at_goal'"):

@@ -73,8 +73,7 @@ class ToyBackend(Backend[ToyCfg]):
         observations, _ = context.env.reset()
         for done in range(1, context.budget + 1):
             action = learner.inference().policy(observations)
-            observations, reward, terminated, truncated, info = context.env.step(action)
-            context.monitor.step(reward, terminated | truncated, info)
+            observations, reward, *_ = context.env.step(action)
             learner.place += 0.1
             context.monitor.iteration(
                 learner, done=done, env_steps=len(reward), collect_seconds=0.1, learn_seconds=0.1, scalars={}

@@ -74,7 +74,7 @@ def test_observations_that_were_bad_at_the_reset_are_not_the_policys_fault() -> 
     cfg = TASKS.get(PENDULUM).play_env
     cfg.scene.num_envs = 2
     env = ManagerBasedRlEnv(cfg)
-    env.watcher = FiniteGuard(env)
+    env.watchers.append(FiniteGuard(env))
     env.reset(seed=0)
     with pytest.raises(NotFiniteError, match=r"environment 1: the action\. What the policy saw is finite"):
         env.step(torch.tensor([[0.0], [torch.inf]]))

@@ -8,15 +8,19 @@ import json
 import math
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import EventTermCfg, RewardTermCfg
+from genelab.rl.finite import FiniteGuard, NotFiniteError
+from genelab.rl.nan_guard import NanGuard
 from genelab.viewer.web import WebViewer
 from tests.viewer.pages import free_port
 
@@ -203,3 +207,94 @@ def test_a_replay_is_shown_over_and_over(dump: list[str], capfd: pytest.CaptureF
     assert [math.isnan(reward) for _, reward in seen] == [False, False, True, False, False, True, False]
     assert seen[3] == seen[0]
     assert len(captured.out.splitlines()) == 5  # the numbers once
+
+
+class NoLook(TorchDispatchMode):
+    """Fails where the host would wait for a device: where a tensor's numbers decide or are copied over."""
+
+    _WAIT = ("aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::equal")
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert function.name() not in self._WAIT
+        assert (kwargs or {}).get("device") is None or not isinstance(args[0], Tensor)
+        return function(*args, **(kwargs or {}))
+
+
+def bad_env(task: str = "Test-Bad-Reward-v0") -> ManagerBasedRlEnv:
+    cfg = TASKS.get(task).env
+    cfg.scene.num_envs = 8
+    return ManagerBasedRlEnv(cfg)
+
+
+@pytest.mark.parametrize(
+    ("task", "source"),
+    [
+        ("Test-Bad-Reward-v0", "reward 'nothing'"),
+        ("Test-Bad-Physics-v0", "the physics, observation 'policy/joint_vel'"),
+    ],
+)
+def test_a_late_guard_tells_of_the_first_bad_step_and_keeps_what_led_to_it(
+    task: str, source: str, tmp_path: Path
+) -> None:
+    """It goes on after the NaN, for twenty steps at most, and says what a guard says that stops at once."""
+    told, dumps = [], []
+    for late in (False, True):
+        env = bad_env(task)
+        env.watchers.append(guard := NanGuard(env, task, tmp_path, late=late))
+        env.reset(seed=0)
+        steps = 0
+        with pytest.raises(NotFiniteError) as caught:  # noqa: PT012
+            while steps < 200:
+                env.step(torch.full((8, 1), 0.01))
+                steps += 1
+                if not late:
+                    first_bad = steps + 1
+                elif steps == first_bad + 20:
+                    guard.look()
+        looked_at = min(first_bad + 20, 64 * math.ceil(first_bad / 64))  # the guard itself looks every 64 steps
+        assert steps == (looked_at if late else first_bad - 1)
+        told.append(str(caught.value))
+        dumps.append(torch.load(tmp_path / "nan_dump.pt", weights_only=True))
+        env.close()
+    assert told[0] == told[1]
+    assert f"environment {BAD_ENV}: {source}" in told[0]
+    assert [len(dump["actions"]) for dump in dumps] == [first_bad % 64] * 2
+    assert dumps[0]["environment"] == dumps[1]["environment"] == BAD_ENV
+
+
+def test_a_late_guard_never_waits_for_the_device_in_a_step() -> None:
+    env = bad_env()
+    guard = FiniteGuard(env, late=True)
+    action = torch.zeros(8, 1)
+    env.reset(seed=0)
+    guard.before_step(action)
+    for _ in range(60):
+        result = env.step(action)
+        with NoLook():
+            guard.after_step(result)
+            guard.before_step(action)
+    env.close()
+
+
+def test_a_late_guard_blames_the_policy_for_its_action(tmp_path: Path) -> None:
+    env = bad_env()
+    env.watchers.append(guard := NanGuard(env, "Test-Bad-Reward-v0", tmp_path, late=True))
+    env.reset(seed=0)
+    for value in (0.0, 0.0, torch.nan, torch.nan):
+        env.step(torch.full((8, 1), value))
+    with pytest.raises(NotFiniteError, match=r"environment 0 \(and 7 more\): the action\. What the policy saw is"):
+        guard.look()
+    assert torch.load(tmp_path / "nan_dump.pt", weights_only=True)["actions"].tolist() == [[[0.0]] * 8] * 2
+    env.close()
+
+
+def test_a_run_can_do_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody looks at the steps, but a learner that has learned from a NaN still stops."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--num-envs", "8", "--max-iterations", "9", "--log-dir", "run", "--quiet", "--seed", "1"]
+    assert run(["train", "Test-Bad-Reward-v0", *words, "--no-nan-guard"]) == 1
+    weights = "its weights actor.distribution.std_param are not finite"
+    assert f"the learner diverged: {weights}; without the NaN guard nobody knows" in capfd.readouterr().err
+    assert not Path("run/nan_dump.pt").exists()

@@ -111,18 +111,19 @@ class PlayBenchmark(Workflow[PlayBundle]):
                 env.step(setup.policy(observations))
             monitor.begin()
             self._record = PlayRecord()
-            self._timer = StepTimer(env, synchronize=synchronizer(env.device))
-            run_play_loop(
-                env,
-                setup.policy,
-                self.num_steps,
-                warmup_steps=self.warmup_steps,
-                seed=scenario.seed,
-                reset_policy=setup.reset,
-                synchronize=synchronizer(env.device),
-                timer=self._timer,
-                record=self._record,
-            )
+            self._timer = StepTimer(env.device, synchronize=synchronizer(env.device))
+            with env.watched_by(self._timer):
+                run_play_loop(
+                    env,
+                    setup.policy,
+                    self.num_steps,
+                    warmup_steps=self.warmup_steps,
+                    seed=scenario.seed,
+                    reset_policy=setup.reset,
+                    synchronize=synchronizer(env.device),
+                    timer=self._timer,
+                    record=self._record,
+                )
             if not self._record.returns:
                 self.notify(
                     f"no return, length or success: an episode may last {env.max_episode_length} steps, "
@@ -130,7 +131,6 @@ class PlayBenchmark(Workflow[PlayBundle]):
                 )
             if film is not None:
                 monitor.end()
-                self._timer.recording = False
                 self._shoot(env, setup, film, scenario.seed)
 
     def _named(self, film: FilmCfg, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> FilmCfg:

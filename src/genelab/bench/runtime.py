@@ -33,7 +33,7 @@ class RuntimeBenchmark(Workflow[RuntimeBundle]):
 
     def measure(self, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> None:
         from genelab.bench.stepping import StepTimer, run_step_loop, synchronizer
-        from genelab.rl.finite import LateGuard
+        from genelab.rl.finite import guarded
         from genelab.rl.policies import random_policy
 
         with made_env(scenario, self.notify) as env:
@@ -41,10 +41,9 @@ class RuntimeBenchmark(Workflow[RuntimeBundle]):
             with self.phases.phase("first_step"):
                 env.step(act({}))
             monitor.begin()
-            guard = LateGuard(env)
-            self._timer = StepTimer(env, synchronize=synchronizer(env.device), watch=guard.add)
-            run_step_loop(env, act, self.num_steps, timer=self._timer, warmup_steps=self.warmup_steps)
-            guard.check()
+            self._timer = StepTimer(env.device, synchronize=synchronizer(env.device))
+            with env.watched_by(self._timer), guarded(env):  # the guard is outside of the clock
+                run_step_loop(env, act, self.num_steps, timer=self._timer, warmup_steps=self.warmup_steps)
 
     def build(self, scenario: Scenario, facts: Facts) -> RuntimeBundle:
         steps = StepTimes() if self._timer is None else self._timer.times

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genelab.bench.metrics import SUCCESS, StepTimes, SuccessCount
+from genelab.envs import StepResult, Watcher
 
 Synchronize = Callable[[], None]
 """Waits until the device has done what it was given."""
@@ -22,30 +23,21 @@ def synchronizer(device: torch.device) -> Synchronize | None:
     return torch.cuda.synchronize if device.type == "cuda" else None
 
 
-class StepTimer:
-    """From now on takes the time of every `env.step` of an environment and, if it can, of the engine in it."""
+class StepTimer(Watcher):
+    """Takes the time of every control step it watches and, where it can, of the engine in it."""
 
-    def __init__(
-        self,
-        env: Any,
-        *,
-        synchronize: Synchronize | None = None,
-        watch: Callable[[Any], None] = lambda result: None,
-    ) -> None:
+    def __init__(self, device: torch.device, *, synchronize: Synchronize | None = None) -> None:
         self.recording = True
-        """Whether the steps count; `watch` sees the answers of all."""
-        self._watch = watch
+        """Whether the steps count."""
         self._synchronize = synchronize
         self._starts: list[float] = []
         self._environment: list[float] = []
         self._simulation: list[float] = []
         self._calls: list[int] = []
-        self._inside, self._calls_inside = 0.0, 0
+        self._start = self._inside = self._entered = 0.0
+        self._calls_inside = 0
         # Where nobody waits for the device, its time cannot be split.
-        self._splits = hasattr(env, "scene") and (synchronize is not None or env.device.type == "cpu")
-        self._put_clock(env, self._environment_ended)
-        if self._splits:
-            self._put_clock(env.scene.engine, self._simulation_ended)
+        self._splits = synchronize is not None or device.type == "cpu"
 
     @property
     def times(self) -> StepTimes:
@@ -53,46 +45,70 @@ class StepTimer:
         return StepTimes(
             starts=self._starts,
             environment=self._environment,
-            simulation=self._simulation if self._splits else None,
+            simulation=self._simulation if self._splits and any(self._calls) else None,
             simulation_calls=self._calls,
             synchronized=self._synchronize is not None,
         )
 
-    def _put_clock(self, owner: Any, ended: Callable[[float, float, Any], None]) -> None:
-        """Replace `owner.step` by one that tells how long it took."""
-        step, wait = owner.step, self._synchronize
+    def before_step(self, action: Tensor) -> None:
+        self._inside, self._calls_inside = 0.0, 0
+        self._start = self._now()
 
-        def timed(*args: Any) -> Any:
-            if wait is not None:
-                wait()
-            start = time.perf_counter()
-            result = step(*args)
-            if wait is not None:
-                wait()
-            ended(start, time.perf_counter(), result)
-            return result
+    def before_physics(self) -> None:
+        if self._splits:
+            self._entered = self._now()
 
-        owner.step = timed
+    def after_physics(self) -> None:
+        if self._splits:
+            self._inside += self._now() - self._entered
+            self._calls_inside += 1
 
-    def _environment_ended(self, start: float, end: float, result: Any) -> None:
+    def after_step(self, step: StepResult) -> None:
+        end = self._now()
         if self.recording:
-            self._starts.append(start)
-            self._environment.append(end - start)
+            self._starts.append(self._start)
+            self._environment.append(end - self._start)
             self._simulation.append(self._inside)
             self._calls.append(self._calls_inside)
-        self._inside, self._calls_inside = 0.0, 0
-        self._watch(result)
 
-    def _simulation_ended(self, start: float, end: float, result: Any) -> None:
-        self._inside += end - start
-        self._calls_inside += 1
+    def _now(self) -> float:
+        """The time when the device has done what it was given."""
+        if self._synchronize is not None:
+            self._synchronize()
+        return time.perf_counter()
+
+
+class SuccessCounter(Watcher):
+    """Counts the episodes that end and those that succeed; where they are is not waited for until `drain`."""
+
+    def __init__(self, *, on_first_step: Callable[[], None] = lambda: None) -> None:
+        self.tells = False
+        """Whether the environment says when it succeeds."""
+        self._on_first_step: Callable[[], None] | None = on_first_step
+        self._counts: tuple[Tensor, Tensor] | None = None
+
+    def after_step(self, step: StepResult) -> None:
+        if self._on_first_step is not None:
+            self._on_first_step()
+            self._on_first_step = None
+        if SUCCESS in step.info:
+            self.tells = True
+            done = step.done
+            now = (step.info[SUCCESS].bool() & done).sum(), done.sum()
+            self._counts = now if self._counts is None else (self._counts[0] + now[0], self._counts[1] + now[1])
+
+    def drain(self) -> SuccessCount:
+        """Since the last call."""
+        hits, episodes = self._counts or (0, 0)
+        self._counts = None
+        return SuccessCount(hits=int(hits), episodes=int(episodes))
 
 
 @torch.inference_mode()
 def run_step_loop(
     env: Any, act: Callable[[Any], Any], num_steps: int, *, timer: StepTimer, warmup_steps: int = 0
 ) -> None:
-    """Step an environment that was reset; `act` is asked for actions outside the clock, which is the timer's."""
+    """Step an environment that was reset and that the timer watches; who acts is outside of the clock."""
     for step in range(warmup_steps + num_steps):
         action = act({})
         timer.recording = step >= warmup_steps

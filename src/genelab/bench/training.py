@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from genelab.bench.builders import (
     Facts,
@@ -18,7 +18,7 @@ from genelab.bench.builders import (
 )
 from genelab.bench.formatters import Output
 from genelab.bench.library import budget_of, iterations_in
-from genelab.bench.metrics import SUCCESS, SuccessCount, pooled
+from genelab.bench.metrics import SuccessCount, pooled
 from genelab.bench.monitor import BenchmarkMonitor
 from genelab.bench.scenario import Scenario
 from genelab.bench.schema import TrainingBundle
@@ -26,9 +26,7 @@ from genelab.bench.workflow import Workflow
 from genelab.errors import UsageError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from genelab.bench.stepping import StepTimer
+    from genelab.bench.stepping import StepTimer, SuccessCounter
     from genelab.envs import ManagerBasedRlEnv
     from genelab.rl import Progress
 
@@ -59,15 +57,13 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
         """When each iteration ended, s."""
         self._series = LearningSeries()
         self._timer: StepTimer | None = None
-        self._ended: tuple[Tensor, Tensor] | None = None
-        """Successes of this iteration and episodes that ended, on the device."""
-        self._tells_success = False
+        self._counter: SuccessCounter | None = None
         self._env_steps = 0
         self._stopped_early = False
         self._run_dir: Path | None = None
 
     def measure(self, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> None:
-        from genelab.bench.stepping import StepTimer
+        from genelab.bench.stepping import StepTimer, SuccessCounter
         from genelab.rl.backends import select_backend
         from genelab.rl.train import train_task
 
@@ -81,12 +77,9 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
             self.phases.seconds["env_creation"] = time.perf_counter() - start
             scenario.seed = agent.seed
             scenario.max_iterations = iterations_in(agent, backend.budget(agent), env.num_envs)
-            self._timer = StepTimer(env, watch=watch)
-
-        def watch(result: Any) -> None:
-            if not monitor.measuring:
-                monitor.begin()
-            self._after_step(result)
+            self._timer = StepTimer(env.device)
+            self._counter = SuccessCounter(on_first_step=monitor.begin)
+            env.watchers[:0] = [self._counter, self._timer]  # the counter is outside of the clock
 
         self._run_dir = output.directory / scenario.identity(self.name).run_id(monitor)
         result = train_task(
@@ -103,16 +96,8 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
         )
         if result.status == "interrupted" and not self._stopped_early:
             monitor.status = "interrupted"
-        if self.success_threshold is not None and not self._tells_success:
+        if self.success_threshold is not None and not (self._counter is not None and self._counter.tells):
             self.notify(f"--check-success had no effect: {scenario.task} does not say when it succeeds (is_success)")
-
-    def _after_step(self, result: Any) -> None:
-        _, _, terminated, truncated, info = result
-        if SUCCESS in info:
-            self._tells_success = True
-            done = terminated | truncated
-            ended = (info[SUCCESS].bool() & done).sum(), done.sum()  # not read here: that would wait for the device
-            self._ended = ended if self._ended is None else (self._ended[0] + ended[0], self._ended[1] + ended[1])
 
     def _after_iteration(self, progress: Progress) -> bool:
         """Keep the numbers of an iteration; True stops the training."""
@@ -124,10 +109,8 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
         self._iterations.collect_seconds.append(work / progress.collect_fps)
         self._series.reward.append(progress.return_mean)
         self._series.ep_length.append(progress.length_mean)
-        if self._tells_success:
-            hits, episodes = self._ended or (0, 0)
-            self._series.success.append(SuccessCount(hits=int(hits), episodes=int(episodes)))
-            self._ended = None
+        if self._counter is not None and self._counter.tells:
+            self._series.success.append(self._counter.drain())
         self.report(progress)
         self._stopped_early = self._succeeds()
         return self._stopped_early

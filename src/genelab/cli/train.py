@@ -100,6 +100,11 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Environments of the evaluation [as in training, at most one per episode].",
 )
 @click.option("--eval-seed", type=SEED, default=0, help="Seed of the evaluation [0].")
+@click.option(
+    "--nan-guard/--no-nan-guard",
+    default=True,
+    help="Look at the numbers of every step, and stop at the first NaN with a dump that plays [on].",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 @simulation_options
 @train_film_options
@@ -122,6 +127,7 @@ def command(
     eval_episodes: int,
     eval_num_envs: int | None,
     eval_seed: int,
+    nan_guard: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -140,8 +146,8 @@ def command(
     budget = steps if max_iterations is None else max_iterations
     if resume is not None and (changes or num_envs or seed is not None or log_dir or checkpoint):
         raise click.UsageError(
-            "--resume goes on with the run's own config: only --max-iterations, --logger, --eval-* and --video-* go "
-            "with it"
+            "--resume goes on with the run's own config: only --max-iterations, --logger, --eval-*, --video-* and "
+            "--no-nan-guard go with it"
         )
     from genelab.rl.launch import check_options
     from genelab.rl.launch.ranks import enter_rank
@@ -174,6 +180,7 @@ def command(
         "evaluation": evaluation,
         "film": film,
         "profile": profile_from(options),
+        "nan_guard": nan_guard,
         "notify": say if rank.leads else lambda message: None,
     }
     with train_progress(quiet=quiet or not rank.leads) as report:
@@ -249,6 +256,8 @@ def _words(ctx: click.Context, without: Sequence[str]) -> list[str]:
         if _given(ctx, str(param.name)):
             flag, value = max(param.opts, key=len), ctx.params[str(param.name)]
             values = value if isinstance(value, tuple) else [value]
+            if param.secondary_opts and not value:
+                flag = max(param.secondary_opts, key=len)
             words += [flag] if param.is_flag else [f"{flag}={one}" for one in values]
     return words + [f"--{override.path}={override.text}" for override in ctx.params["overrides"]]
 

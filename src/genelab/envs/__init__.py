@@ -5,6 +5,7 @@ from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg
 from genelab.envs.manager_based_rl_env import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.envs.physics import Physics, describe_physics, physics_changes, with_physics
 from genelab.envs.play import play_cfg
+from genelab.envs.watch import StepResult, Watcher
 
 __all__ = [
     "ManagerBasedEnv",
@@ -12,6 +13,8 @@ __all__ = [
     "ManagerBasedRlEnv",
     "ManagerBasedRlEnvCfg",
     "Physics",
+    "StepResult",
+    "Watcher",
     "describe_physics",
     "make_env",
     "make_vec",

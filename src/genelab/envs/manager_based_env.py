@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genelab.config import Amount, Count, check_values
+from genelab.envs.watch import Watcher
 from genelab.errors import GenelabError
 from genelab.managers import (
     ActionManager,
@@ -141,10 +142,10 @@ class ManagerBasedEnv(Stateful):
             self.scene.engine.refresh()
             return self.observation_manager.compute(), {}
 
-    def _advance(self, action: Tensor) -> None:
+    def _advance(self, action: Tensor, watchers: Sequence[Watcher] = ()) -> None:
         """Act and let the physics run for a control step."""
         self.action_manager.process(action)
-        self.scene.step(self.cfg.decimation)
+        self.scene.step(self.cfg.decimation, watchers)
         self.common_step_counter += 1
         self.scene.update(self.step_dt)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from genelab.config import Positive
 from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg, one_thread
+from genelab.envs.watch import StepResult, Watcher
 from genelab.errors import ConfigError
 from genelab.managers import (
     CommandManager,
@@ -66,16 +68,6 @@ class ManagerBasedRlEnvCfg(ManagerBasedEnvCfg):
             raise ConfigError(f"env.episode_length_s: {self.episode_length_s} s are more steps than can be counted")
 
 
-class StepWatcher(Protocol):
-    """Looks on while an environment is stepped."""
-
-    def before_step(self, action: Tensor) -> None:
-        """A step is about to be made."""
-
-    def after_step(self, observations: dict[str, Tensor], reward: Tensor) -> None:
-        """A step was made."""
-
-
 class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
     """A task in `num_envs` copies.
 
@@ -94,7 +86,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         "schedule_manager",
     )
     not_state = (
-        "watcher",
+        "watchers",
         "shows_final_obs",
         "_extras",
         "single_observation_space",
@@ -106,7 +98,8 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(self, cfg: ManagerBasedRlEnvCfg, *, notify: Callable[[str], None] | None = None) -> None:
-        self.watcher: StepWatcher | None = None
+        self.watchers: list[Watcher] = []
+        """Who looks on: guards, clocks, counters. Without any, a step does not notice."""
         self.shows_final_obs = True
         """Whether `info` has the last observations of episodes that end. Where nobody reads them, a step is cheaper."""
         self._extras: dict[str, Any] = {}
@@ -167,17 +160,27 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         self._extras = {}
         return super().reset(seed=seed, options=options)
 
-    def step(self, action: Tensor | np.ndarray) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor, dict[str, Any]]:
+    @contextmanager
+    def watched_by(self, *watchers: Watcher) -> Iterator[None]:
+        """Let others look on meanwhile, around those who do already."""
+        before = self.watchers
+        self.watchers = [*watchers, *before]
+        try:
+            yield
+        finally:
+            self.watchers = before
+
+    def step(self, action: Tensor | np.ndarray) -> StepResult:
         """One control step: observations, rewards, terminated, truncated, info."""
         with one_thread(self.device):
             return self._step(action)
 
-    def _step(self, action: Tensor | np.ndarray) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor, dict[str, Any]]:
+    def _step(self, action: Tensor | np.ndarray) -> StepResult:
         self._extras = {}
         action = torch.as_tensor(action, device=self.device)
-        if self.watcher is not None:
-            self.watcher.before_step(action)
-        self._advance(action)
+        for watcher in self.watchers:
+            watcher.before_step(action)
+        self._advance(action, self.watchers)
         self.episode_length_buf += 1
         done = self.termination_manager.compute()
         reward = self.reward_manager.compute()
@@ -197,9 +200,10 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         self.scene.engine.refresh()
         self._extras["time_outs"] = truncated & ~terminated  # who failed in the last step has failed
         observations = self.observation_manager.compute()
-        if self.watcher is not None:
-            self.watcher.after_step(observations, reward)
-        return observations, reward, terminated, truncated, self._extras
+        result = StepResult(observations, reward, terminated, truncated, self._extras)
+        for watcher in reversed(self.watchers):
+            watcher.after_step(result)
+        return result
 
     def _reset_envs(self, env_ids: EnvIds) -> dict[str, Any]:
         every = torch.arange(self.num_envs, device=self.device) if env_ids is None else env_ids

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from genelab.config import atomic_write_text
 from genelab.envs import ManagerBasedRlEnv
-from genelab.rl.backends.base import Learner
 from genelab.rl.evaluator import evaluate
-
-if TYPE_CHECKING:
-    from genelab.rl.monitor import Writer
+from genelab.rl.monitor import Iteration, IterationHook, Writer
 
 
 @dataclass(kw_only=True)
-class EvalCallback:
+class EvalCallback(IterationHook):
     """Every so many iterations, and after the last, evaluates the policy and keeps the best."""
 
     env: ManagerBasedRlEnv
@@ -34,6 +31,8 @@ class EvalCallback:
     """What the budget counts, in the plural."""
     every: int
     """Iterations between evaluations."""
+    writer: Writer | None = None
+    """Where to log; None: nowhere."""
     notify: Callable[[str], None] = lambda message: None
     """Is told what each evaluation found."""
     episodes: int = 10
@@ -46,20 +45,26 @@ class EvalCallback:
         """Where the best policy is."""
         return self.path / f"best_model{self.suffix}"
 
-    def after_iteration(
-        self, learner: Learner, iteration: int, *, done: int, last: bool, env_steps: int, writer: Writer | None
-    ) -> None:
-        """Evaluate if it is time to; `done` of the budget is spent."""
-        if iteration % self.every and not last:
+    def state(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.best = state["best"]
+
+    def after_iteration(self, iteration: Iteration) -> None:
+        """Evaluate if it is time to, with the commands that the curriculum has come to."""
+        if iteration.number % self.every and not iteration.last:
             return
+        learner, done = iteration.learner, iteration.done
+        self.env.command_manager.begin_at(iteration.env.command_manager.stage())
         devices = [self.env.device] if self.env.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # the learner's random numbers are not spent here
             result = evaluate(self.env, learner.inference(), episodes=self.episodes, seed=self.seed)
         summary = result.summary()
-        if writer is not None:
+        if self.writer is not None:
             for key, value in summary.items():
                 if value is not None:
-                    writer.add_scalar(f"Eval/{key}", value, done)
+                    self.writer.add_scalar(f"Eval/{key}", value, done)
         is_best = self.best is None or summary["return_mean"] > self.best
         if is_best:
             self.best = summary["return_mean"]
@@ -67,10 +72,10 @@ class EvalCallback:
             record = {
                 "task": self.task_id,
                 "checkpoint": self.best_model.name,
-                "iteration": iteration,
+                "iteration": iteration.number,
                 "spent": done,
                 "unit": self.unit,
-                "env_steps": env_steps,
+                "env_steps": iteration.progress.env_steps,
                 "seed": self.seed,
                 "episodes": len(result.returns),
                 "metrics": summary,

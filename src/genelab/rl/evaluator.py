@@ -23,7 +23,7 @@ from genelab.managers import TerminationTermCfg
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.config import configure
 from genelab.rl.exported import acts_alone
-from genelab.rl.finite import FiniteGuard
+from genelab.rl.finite import guarded
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
 from genelab.rl.probe import probes_of, run_probe
@@ -414,28 +414,27 @@ def evaluate(
 
     Taking the first episodes to finish, whoever finishes them, would favour short ones.
     """
-    env.watcher = env.watcher or FiniteGuard(env)
     quota = math.ceil(episodes / env.num_envs)
     torch.manual_seed(seed)  # a stochastic policy draws from it
     observations, _ = env.reset(seed=seed)
     setup.reset(None)
     book = _Book(env, quota)
     step = 0
-    while book.done < quota * env.num_envs:
-        if max_steps is not None and step >= max_steps:
-            break
-        action = setup.policy(observations)
-        observations, reward, terminated, truncated, info = env.step(action)
-        done = terminated | truncated
-        setup.reset(done)
-        book.add(reward, done, info)
-        step += 1
-        show("episodes", book.done, quota * env.num_envs)
-    result = book.close(episodes)
-    if len(result.returns) < episodes:
-        ended = f"only {len(result.returns)} of {episodes} episodes ended within --max-steps {max_steps}"
+    with guarded(env):
+        while book.done < quota * env.num_envs:
+            if max_steps is not None and step >= max_steps:
+                break
+            result = env.step(setup.policy(observations))
+            observations = result.observations
+            setup.reset(result.done)
+            book.add(result.reward, result.done, result.info)
+            step += 1
+            show("episodes", book.done, quota * env.num_envs)
+    evaluation = book.close(episodes)
+    if len(evaluation.returns) < episodes:
+        ended = f"only {len(evaluation.returns)} of {episodes} episodes ended within --max-steps {max_steps}"
         notify(f"{ended}: short ones count for too much")
-    return result
+    return evaluation
 
 
 class _Book:

@@ -11,6 +11,7 @@ import torch
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError
 from genelab.rl.backends.base import InferenceSetup, Learner
+from genelab.rl.monitor import Iteration, IterationHook
 from genelab.viewer import Film, FilmCfg
 
 
@@ -45,7 +46,7 @@ def film_policy(env: ManagerBasedRlEnv, setup: InferenceSetup, cfg: FilmCfg, *, 
         film.close()
 
 
-class FilmCallback:
+class FilmCallback(IterationHook):
     """Every so many iterations, films the policy into `videos/` of the run directory."""
 
     def __init__(
@@ -59,16 +60,17 @@ class FilmCallback:
         self._home.mkdir(exist_ok=True)
         Film(env, self._film_cfg(0)).close()  # what cannot be drawn is known before anything is learned
 
-    def after_iteration(self, learner: Learner, iteration: int, done: int) -> None:
+    def after_iteration(self, iteration: Iteration) -> None:
         """Film if it is time to; a film that fails is no reason to stop learning."""
-        if iteration % self._options.every:
+        if iteration.number % self._options.every:
             return
+        self.env.command_manager.begin_at(iteration.env.command_manager.stage())
         devices = [self.env.device] if self.env.device.type == "cuda" else []
         try:
             with torch.random.fork_rng(devices), torch.inference_mode():  # the learner's random numbers are not spent
-                self._film(learner, done)
+                self._film(iteration.learner, iteration.done)
         except GenelabError as error:
-            self._notify(f"no film of iteration {done}: {error}")
+            self._notify(f"no film of iteration {iteration.done}: {error}")
 
     def _film(self, learner: Learner, done: int) -> None:
         film_policy(self.env, learner.inference(), self._film_cfg(done), steps=self._options.length, seed=self._seed)

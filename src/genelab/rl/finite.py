@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, StepResult, Watcher
 from genelab.errors import GenelabError
+
+LOOK_STEPS = 64
+"""Control steps between two looks where a look has to wait for the device."""
 
 
 class NotFiniteError(GenelabError):
@@ -20,86 +23,121 @@ class Diverged(Exception):
     """A learner that cannot go on; says which of its numbers is none."""
 
 
-class FiniteGuard:
-    """Looks at every step, and stops at the first number that is none: `env.watcher = FiniteGuard(env)`.
+class FiniteGuard(Watcher):
+    """Looks at every step, and stops at the first number that is none: `env.watchers.append(FiniteGuard(env))`.
 
     Physics, rewards and observations are the environment's; an action that is none although the observations are fine
     is the policy's.
+
+    On the CPU it stops in the step itself. A GPU would have to be waited for, so there what is found stays until
+    `look` is called, which the guard does every `LOOK_STEPS` steps; `late` asks for the same on the CPU.
     """
 
-    def __init__(self, env: ManagerBasedRlEnv) -> None:
+    def __init__(self, env: ManagerBasedRlEnv, *, late: bool | None = None) -> None:
         self._env = env
+        self._late = env.device.type != "cpu" if late is None else late
+        self._steps = 0
+        """Made so far."""
+        self._found: tuple[Tensor, Tensor] | None = None
+        """What was wrong first, `(rows, N)`, and after how many steps."""
+        self._nothing = torch.zeros(1, env.num_envs, dtype=torch.bool, device=env.device)
 
     def before_step(self, action: Tensor) -> None:
         """Stop if the policy does not know what to do."""
-        if torch.isfinite(action.sum()):
-            return
-        found = (~action.isfinite().all(dim=1)).nonzero().flatten().tolist()
-        if not found:
-            return  # the sum overflowed, the numbers did not
-        sources = self._sources(found[0], self._env.observation_manager.compute(keep=False))
-        blamed = ", ".join(sources) or "the action. What the policy saw is finite: it diverged, not the physics"
-        raise self._error(f"{_where(found)}: {blamed}", found[0])
+        if self._late:
+            if self._steps % LOOK_STEPS == 0:
+                self.look()
+            self._note(self._bad(action=action))
+        elif not torch.isfinite(action.sum()):
+            self._judge(self._bad(self._env.observation_manager.compute(keep=False), action=action), self._steps)
+        self._steps += 1
 
-    def after_step(self, observations: dict[str, Tensor], reward: Tensor) -> None:
+    def after_step(self, step: StepResult) -> None:
         """Stop if anything is not a number."""
-        total = reward.sum() + sum(values.sum() for values in observations.values())
+        if self._late:
+            self._note(self._bad(step.observations, reward=step.reward))
+            return
+        total = step.reward.sum() + sum(values.sum() for values in step.observations.values())
         if not torch.isfinite(total):
-            self._check(observations, reward)
+            self._judge(self._bad(step.observations, reward=step.reward), self._steps)
 
-    def _check(self, observations: dict[str, Tensor], reward: Tensor) -> None:
-        bad = ~reward.isfinite()
-        for values in observations.values():
-            bad |= ~values.isfinite().all(dim=1)
-        if found := bad.nonzero().flatten().tolist():
-            raise self._error(f"{_where(found)}: {', '.join(self._sources(found[0], observations))}", found[0])
+    def look(self) -> None:
+        """Stop if anything was not a number since the last look. This waits for the device."""
+        if self._found is not None:
+            bad, steps = self._found
+            self._found = None
+            self._judge(bad, int(steps))
 
-    def _error(self, message: str, env_id: int) -> NotFiniteError:
-        """What to raise; the environment is the one to look at."""
+    def _note(self, bad: Tensor) -> None:
+        """Keep what was found first, without asking the device whether anything was."""
+        now = bad, torch.full((), self._steps, device=bad.device)
+        if self._found is not None:
+            before = self._found
+            first = before[0].any()
+            now = torch.where(first, before[0], now[0]), torch.where(first, before[1], now[1])
+        self._found = now
+
+    def _judge(self, bad: Tensor, steps: int) -> None:
+        found = bad.any(dim=0).nonzero().flatten().tolist()
+        if not found:
+            return  # a sum overflowed, the numbers did not
+        rows = bad[:, found[0]].nonzero().flatten().tolist()
+        names = self._names()
+        sources = list(dict.fromkeys(names[row] for row in rows if names[row] is not None))
+        others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        blamed = ", ".join(map(str, sources)) or _UNNAMED[rows[0]]
+        raise self._error(f"not a finite number in environment {found[0]}{others}: {blamed}", found[0], steps)
+
+    def _error(self, message: str, env_id: int, steps: int) -> NotFiniteError:
+        """What to raise about an environment, for a number that came up after so many steps."""
         return NotFiniteError(message)
 
-    def _sources(self, env_id: int, observations: dict[str, Tensor]) -> list[str]:
-        """Where the environment's bad numbers are: physics first, for the rest follows from it."""
-        engine = self._env.scene.engine
-        sources = []
-        if not (engine.qpos[env_id].isfinite().all() and engine.qvel[env_id].isfinite().all()):
-            sources.append("the physics")
-        rewards = self._env.reward_manager.step_reward[:, env_id].isfinite().tolist()
-        names = list(self._env.reward_manager.terms)
-        sources += [f"reward {name!r}" for name, fine in zip(names, rewards, strict=True) if not fine]
+    def _bad(
+        self,
+        observations: Mapping[str, Tensor] | None = None,
+        *,
+        action: Tensor | None = None,
+        reward: Tensor | None = None,
+    ) -> Tensor:
+        """Which numbers are none, `(rows, N)`, in the order of `_names`."""
+        env, engine, nothing = self._env, self._env.scene.engine, self._nothing
+        rows = [
+            nothing if action is None else ~action.isfinite().all(dim=1)[None],
+            nothing if reward is None else ~reward.isfinite()[None],
+            ~(engine.qpos.isfinite().all(dim=1) & engine.qvel.isfinite().all(dim=1))[None],
+            ~env.reward_manager.step_reward.isfinite(),
+        ]
+        for name, group in env.observation_manager.groups.items():
+            if observations is None:
+                rows.append(nothing.expand(group.frame_dim, -1))
+            else:
+                frames = observations[name].isfinite().unflatten(1, (-1, group.frame_dim))
+                rows.append(~frames.all(dim=1).T)
+        return torch.cat(rows)
+
+    def _names(self) -> list[str | None]:
+        """Who gave each row of numbers: physics first, for the rest follows from it."""
+        names = [None, None, "the physics", *(f"reward {name!r}" for name in self._env.reward_manager.terms)]
         for name, group in self._env.observation_manager.groups.items():
-            frame = observations[name][env_id, -group.frame_dim :]
             for term in group.layout:
-                if not frame[term.start : term.start + term.dim].isfinite().all():
-                    sources.append(f"observation '{name}/{term.name}'")
-        return sources
+                names += [f"observation '{name}/{term.name}'"] * term.dim
+        return names
 
 
-def _where(found: list[int]) -> str:
-    others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"not a finite number in environment {found[0]}{others}"
+_UNNAMED = ("the action. What the policy saw is finite: it diverged, not the physics", "the sum of the rewards")
+"""The first rows, which are to blame if no other is."""
 
 
-class LateGuard:
-    """Tells after a loop that is measured whether its numbers were none; in it, it only adds up what was paid."""
-
-    def __init__(self, env: ManagerBasedRlEnv) -> None:
-        self._env = env
-        self._paid = env.reward_manager.step_reward.sum(dim=1)  # (terms,)
-        self._last: tuple[dict[str, Tensor], Tensor] | None = None
-
-    def add(self, step: tuple[dict[str, Tensor], Tensor, Tensor, Tensor, dict[str, Any]]) -> None:
-        """Take what a step answered."""
-        self._paid = self._paid + self._env.reward_manager.step_reward.sum(dim=1)
-        self._last = step[0], step[1]
-
-    def check(self) -> None:
-        """Stop if anything was not a number: a reward in any step, or an observation in the last."""
-        if self._last is not None:
-            FiniteGuard(self._env).after_step(*self._last)
-        for name, fine in zip(self._env.reward_manager.terms, self._paid.isfinite().tolist(), strict=True):
-            if not fine:
-                raise NotFiniteError(f"not a finite number in some step: reward {name!r}")
+@contextmanager
+def guarded(env: ManagerBasedRlEnv) -> Iterator[None]:
+    """Let a guard look on, if none does."""
+    if any(isinstance(watcher, FiniteGuard) for watcher in env.watchers):
+        yield
+        return
+    guard = FiniteGuard(env)
+    with env.watched_by(guard):
+        yield
+        guard.look()
 
 
 def first_not_finite(numbers: Mapping[str, Tensor]) -> str | None:

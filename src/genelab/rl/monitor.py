@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, StepResult, Watcher
 from genelab.rl.backends.base import Learner
 from genelab.rl.checkpoint import save_atomically
 from genelab.rl.episodes import Episodes
 from genelab.rl.finite import Diverged, first_not_finite
-
-if TYPE_CHECKING:
-    from genelab.rl.eval_callback import EvalCallback
-    from genelab.rl.film_callback import FilmCallback
 
 RECENT_EPISODES = 100
 """Episodes behind the mean return and length that are shown while training."""
@@ -66,8 +61,104 @@ class Progress:
     """Mean length of the last episodes."""
 
 
-class TrainMonitor:
-    """Is told of every step and every iteration of the learner."""
+@dataclass(frozen=True, kw_only=True)
+class Iteration:
+    """An iteration that has ended: the learner has collected and learned once more."""
+
+    number: int
+    """Iterations since the run began, this one included."""
+    learner: Learner
+    env: ManagerBasedRlEnv
+    """The environment that is learned in."""
+    monitor: TrainMonitor
+    progress: Progress
+    scalars: Mapping[str, float]
+    """What the learner and the episodes that ended tell, by the key it is logged under."""
+
+    @property
+    def done(self) -> int:
+        """Spent of the budget, in the backend's unit."""
+        return self.progress.done
+
+    @property
+    def last(self) -> bool:
+        """Whether the budget is spent."""
+        return self.progress.done >= self.progress.total
+
+
+class IterationHook:
+    """An entry of `TrainMonitor.hooks`, which are called one after the other when an iteration has ended."""
+
+    def after_iteration(self, iteration: Iteration) -> None:
+        """Do whatever is to be done; `iteration.monitor.stop_requested = True` stops the run."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """What it goes on from in a resumed run, by keys of its own."""
+        return {}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from what all hooks together gave."""
+
+
+class CallHook(IterationHook):
+    """Calls a function."""
+
+    def __init__(self, function: Callable[[Iteration], Any]) -> None:
+        self._function = function
+
+    def after_iteration(self, iteration: Iteration) -> None:
+        self._function(iteration)
+
+
+class LogHook(IterationHook):
+    """Writes the numbers of an iteration where they are logged."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    def after_iteration(self, iteration: Iteration) -> None:
+        progress = iteration.progress
+        values = {
+            **iteration.scalars,
+            "Perf/total_fps": progress.total_fps,
+            "Perf/collection_fps": progress.collect_fps,
+            "Train/env_steps": progress.env_steps,
+        }
+        if progress.return_mean is not None and progress.length_mean is not None:
+            values["Train/mean_reward"] = progress.return_mean
+            values["Train/mean_episode_length"] = progress.length_mean
+        for key, value in values.items():
+            self.writer.add_scalar(key, value, progress.done)
+
+
+class ReportHook(IterationHook):
+    """Tells whoever wants to know of the progress, and stops the run if the answer is True."""
+
+    def __init__(self, report: Callable[[Progress], bool | None]) -> None:
+        self._report = report
+
+    def after_iteration(self, iteration: Iteration) -> None:
+        if self._report(iteration.progress):
+            iteration.monitor.stop_requested = True
+
+
+class SaveHook(IterationHook):
+    """Writes a checkpoint every so many iterations."""
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+
+    def after_iteration(self, iteration: Iteration) -> None:
+        if iteration.number % self._every == 0:
+            iteration.monitor.save(f"model_{iteration.done}")
+
+
+class TrainMonitor(Watcher):
+    """Counts the steps and episodes of an environment that is learned in, and is told of every iteration.
+
+    It looks on by itself; the backend calls `iteration`.
+    """
 
     def __init__(
         self,
@@ -77,22 +168,16 @@ class TrainMonitor:
         suffix: str,
         total: int,
         unit: str,
-        save_interval: int,
-        writer: Writer | None,
-        report: Callable[[Progress], bool | None],
-        evaluation: EvalCallback | None = None,
-        film: FilmCallback | None = None,
-        iteration_hook: Callable[[], None] = lambda: None,
+        hooks: Sequence[IterationHook] = (),
+        world_size: int = 1,
     ) -> None:
         self.path = path
         self.suffix = suffix
         self.total = total
         self.unit = unit
-        self.save_interval = save_interval
-        self.writer = writer
-        self.report = report
-        self.evaluation = evaluation
-        self.film = film
+        self.hooks = tuple(hooks)
+        self.world_size = world_size
+        """Processes that train together; each steps as many environments as this one."""
         self.episodes = Episodes(num_envs=env.num_envs, device=env.device, keep=RECENT_EPISODES)
         self.env_steps = 0
         self.iterations = 0
@@ -101,33 +186,31 @@ class TrainMonitor:
         self.last_checkpoint: Path | None = None
         self._env = env
         self._done = 0
-        self._iteration_hook = iteration_hook
         self._started: float | None = None
         self._already = 0
+        env.watchers.insert(0, self)  # outside of what a clock measures
 
     def continue_from(self, state: dict[str, Any]) -> None:
         """Count on from where an interrupted run stopped."""
         self._already, self.iterations, self.env_steps = state["done"], state["iterations"], state["env_steps"]
         self.episodes.load(state["episodes"])
-        if self.evaluation is not None:
-            self.evaluation.best = state["best"]
+        for hook in self.hooks:
+            hook.load(state)
 
     def state(self, done: int) -> dict[str, Any]:
         """What `continue_from` needs."""
-        return {
-            "done": done,
-            "iterations": self.iterations,
-            "env_steps": self.env_steps,
-            "episodes": self.episodes.state(),
-            "best": None if self.evaluation is None else self.evaluation.best,
-        }
+        counts = {"done": done, "iterations": self.iterations, "env_steps": self.env_steps}
+        state = {**counts, "episodes": self.episodes.state(), "best": None}
+        for hook in self.hooks:
+            state |= hook.state()
+        return state
 
-    def step(self, reward: Tensor, done: Tensor, info: dict[str, Any]) -> None:
+    def after_step(self, step: StepResult) -> None:
         """A control step of all environments has been made."""
         if self._started is None:
             self._started = time.perf_counter()  # building networks and buffers is no pace to go by
-        self.episodes.add(reward, done, info)
-        self.env_steps += len(reward)
+        self.episodes.add(step.reward, step.done, step.info)
+        self.env_steps += len(step.reward) * self.world_size
 
     def iteration(
         self,
@@ -142,41 +225,28 @@ class TrainMonitor:
         """The learner has collected and learned once more; `done` of the budget is spent."""
         self.learner, self._done = learner, done
         self.iterations += 1
-        if (fault := self.fault(scalars)) is not None:
+        fault = self.fault(scalars)
+        if fault is not None:
             raise Diverged(f"{fault} after iteration {self.iterations}")
         collect_fps = env_steps / max(collect_seconds, 1e-9)
         total_fps = env_steps / max(collect_seconds + learn_seconds, 1e-9)
         progress = self._progress(
             done, collect_fps, total_fps, learn_seconds / max(collect_seconds + learn_seconds, 1e-9)
         )
-        self._log(progress, {**scalars, "Perf/collection_time": collect_seconds, "Perf/learning_time": learn_seconds})
-        if self.report(progress):
-            self.stop_requested = True
-        self._iteration_hook()
-        self._share_stage()
-        if self.evaluation is not None:  # before the save, which keeps what the best return is
-            self.evaluation.after_iteration(
-                learner,
-                self.iterations,
-                done=done,
-                last=done >= self.total,
-                env_steps=self.env_steps,
-                writer=self.writer,
-            )
-        if self.iterations % self.save_interval == 0:
-            self.save(f"model_{done}")
-        if self.film is not None:
-            self.film.after_iteration(learner, self.iterations, done)
+        times = {"Perf/collection_time": collect_seconds, "Perf/learning_time": learn_seconds}
+        iteration = Iteration(
+            number=self.iterations,
+            learner=learner,
+            env=self._env,
+            monitor=self,
+            progress=progress,
+            scalars={**self.episodes.drain(), **scalars, **times},
+        )
+        for hook in self.hooks:
+            hook.after_iteration(iteration)
         if self.stop_requested and done < self.total:
             self.save(f"model_{done}")
             raise TrainingInterrupted
-
-    def _share_stage(self) -> None:
-        """Judge and film with the commands that the curriculum has come to."""
-        stage = self._env.command_manager.stage()
-        for onlooker in (self.evaluation, self.film):
-            if onlooker is not None:
-                onlooker.env.command_manager.begin_at(stage)
 
     def fault(self, scalars: Mapping[str, float] | None = None) -> str | None:
         """Which number of the learner is none; None if all are finite."""
@@ -220,16 +290,3 @@ class TrainMonitor:
             return_mean=recent.return_mean,
             length_mean=recent.length_mean,
         )
-
-    def _log(self, progress: Progress, scalars: dict[str, float]) -> None:
-        values = {**self.episodes.drain(), **scalars}  # also where nothing is written, or it would pile up
-        if self.writer is None:
-            return
-        values["Perf/total_fps"] = progress.total_fps
-        values["Perf/collection_fps"] = progress.collect_fps
-        values["Train/env_steps"] = progress.env_steps
-        if progress.return_mean is not None and progress.length_mean is not None:
-            values["Train/mean_reward"] = progress.return_mean
-            values["Train/mean_episode_length"] = progress.length_mean
-        for key, value in values.items():
-            self.writer.add_scalar(key, value, progress.done)

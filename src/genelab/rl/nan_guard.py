@@ -18,11 +18,8 @@ from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError, refusing
 from genelab.rl.checkpoint import read_safely, save_atomically
 from genelab.rl.config import configure
-from genelab.rl.finite import Diverged, FiniteGuard, NotFiniteError
-from genelab.rl.monitor import TrainingInterrupted, TrainMonitor
-
-SNAPSHOT_STEPS = 64
-"""Control steps between two snapshots: a dump holds at most so many actions."""
+from genelab.rl.finite import LOOK_STEPS, Diverged, FiniteGuard, NotFiniteError
+from genelab.rl.monitor import Iteration, IterationHook, TrainingInterrupted, TrainMonitor
 
 _DUMP: dict[str, Any] = {
     "task": str,
@@ -34,24 +31,39 @@ _DUMP: dict[str, Any] = {
 }
 
 
-class NanGuard(FiniteGuard):
-    """Leaves a dump of the steps that led to a number that is none."""
+class NanGuard(FiniteGuard, IterationHook):
+    """Leaves a dump of the steps that led to a number that is none: a snapshot, and the actions since."""
 
-    def __init__(self, env: ManagerBasedRlEnv, task_id: str, path: Path, overrides: Sequence[Override] = ()) -> None:
-        super().__init__(env)
+    def __init__(
+        self,
+        env: ManagerBasedRlEnv,
+        task_id: str,
+        path: Path,
+        overrides: Sequence[Override] = (),
+        *,
+        late: bool | None = None,
+    ) -> None:
+        super().__init__(env, late=late)
         self._overrides = [change for change in overrides if _is_of_the_world(change)]
         self._task_id = task_id
         self._path = path
-        self._actions: list[Tensor] = []
+        self._actions = torch.zeros(LOOK_STEPS, env.num_envs, env.action_dim, device=env.device, dtype=env.dtype)
+        """Since the snapshot, on the device."""
         self._snapshot: dict[str, Any] | None = None
+        self._snapshot_at = 0
 
     def before_step(self, action: Tensor) -> None:
         """Remember how to come here again."""
+        if self._steps % LOOK_STEPS == 0:
+            self.look()  # what led here is forgotten next
+            self._snapshot, self._snapshot_at = self._env.state_dict(), self._steps
+        if action.shape == self._actions.shape[1:]:  # else the environment says what is wrong
+            self._actions[self._steps - self._snapshot_at] = action.detach()
         super().before_step(action)
-        if self._snapshot is None or len(self._actions) == SNAPSHOT_STEPS:
-            self._snapshot = self._env.state_dict()
-            self._actions.clear()
-        self._actions.append(action.detach().to("cpu", copy=True))
+
+    def after_iteration(self, iteration: Iteration) -> None:
+        """Tell what the environment did before the learner is blamed; the device is waited for anyway."""
+        self.look()
 
     def learner_diverged(self, what: str) -> NotFiniteError:
         """What to raise because of the learner, when the environment's numbers are all fine."""
@@ -61,10 +73,11 @@ class NanGuard(FiniteGuard):
             term, env_id = divmod(int(paid.argmax()), self._env.num_envs)
             rewards = f" (up to {paid.max():.3g}, for {names[term]!r})"
         message = f"the learner diverged, not the physics: {what}. Lower the learning rate or the rewards{rewards}"
-        return self._error(message, env_id)
+        return self._error(message, env_id, self._steps)
 
-    def _error(self, message: str, env_id: int) -> NotFiniteError:
-        if not self._actions:
+    def _error(self, message: str, env_id: int, steps: int) -> NotFiniteError:
+        actions = self._actions[: steps - self._snapshot_at]
+        if not len(actions):
             return NotFiniteError(message)
         dump = self._path / "nan_dump.pt"
         save_atomically(
@@ -72,7 +85,7 @@ class NanGuard(FiniteGuard):
                 "task": self._task_id,
                 "env": json.dumps(to_dict(self._env.cfg)),
                 "state": self._snapshot,
-                "actions": torch.stack(self._actions),
+                "actions": actions.to("cpu", copy=True),
                 "environment": env_id,
                 "message": message,
             },
@@ -89,16 +102,21 @@ class NanGuard(FiniteGuard):
 
 
 @contextmanager
-def blaming_the_learner(guard: NanGuard, monitor: TrainMonitor) -> Iterator[None]:
+def blaming_the_learner(guard: NanGuard | None, monitor: TrainMonitor) -> Iterator[None]:
     """A library that fails because its own numbers are none says so in words of its own, or not at all."""
     try:
         yield
     except (GenelabError, TrainingInterrupted):
         raise
     except Exception as error:
+        if guard is not None:
+            guard.look()  # what it was given may have been none
         what = str(error) if isinstance(error, Diverged) else monitor.fault()
         if what is None:
             raise
+        if guard is None:
+            hint = "without the NaN guard nobody knows whether the environment did so first: train with it"
+            raise NotFiniteError(f"the learner diverged: {what}; {hint}") from error
         raise guard.learner_diverged(what) from error
 
 

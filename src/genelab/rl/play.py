@@ -108,7 +108,7 @@ def play_task(
     total = max_steps if max_steps is not None or viewer is not None else steps
     env = make_env(env_cfg, notify=notify)
     if isinstance(env, ManagerBasedRlEnv):
-        env.watcher = NanGuard(env, TASKS.entry(task_id).id, DUMPS, overrides)
+        env.watchers.append(NanGuard(env, TASKS.entry(task_id).id, DUMPS, overrides))
     with closing(env):
         return _watch(Player(env, agent, cfg.agent, policy), total, profile, film, viewer, notify, on_step)
 

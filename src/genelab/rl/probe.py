@@ -9,7 +9,7 @@ import torch
 from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import Probe
 from genelab.rl.backends.base import InferenceSetup
-from genelab.rl.finite import FiniteGuard
+from genelab.rl.finite import guarded
 from genelab.rl.report import Show, show_nothing
 
 Kind = TypeVar("Kind", bound=Probe)
@@ -32,14 +32,14 @@ def run_probe(
 ) -> Kind:
     """Let a policy act under a probe of this environment's; `probe.num_envs` tells how many there should be."""
     probe.begin()
-    env.watcher = env.watcher or FiniteGuard(env)
     observations, _ = env.reset(seed=seed)
     observations = probe.start(observations)
     setup.reset(None)
     steps = round(probe.seconds / env.step_dt)
-    for step in range(steps):
-        observations, _, terminated, truncated, _ = env.step(setup.policy(observations))
-        setup.reset(terminated | truncated)
-        probe.step(step, terminated, truncated)
-        show(f"steps of the {probe.name} probe", step + 1, steps)
+    with guarded(env):
+        for step in range(steps):
+            observations, _, terminated, truncated, _ = env.step(setup.policy(observations))
+            setup.reset(terminated | truncated)
+            probe.step(step, terminated, truncated)
+            show(f"steps of the {probe.name} probe", step + 1, steps)
     return probe

@@ -27,9 +27,19 @@ from genelab.rl.film_callback import FilmCallback, FilmOptions
 from genelab.rl.launch import check_overrides
 from genelab.rl.launch.ranks import FollowerMonitor, Rank, check_backend, open_run
 from genelab.rl.loggers import LoggerName, check_logger, open_logger
-from genelab.rl.monitor import Progress, TrainingInterrupted, TrainMonitor, Writer
+from genelab.rl.monitor import (
+    CallHook,
+    IterationHook,
+    LogHook,
+    Progress,
+    ReportHook,
+    SaveHook,
+    TrainingInterrupted,
+    TrainMonitor,
+    Writer,
+)
 from genelab.rl.nan_guard import NanGuard, blaming_the_learner
-from genelab.rl.profiling import ProfileCfg, profiler
+from genelab.rl.profiling import ProfileCfg, Tracer, profiler
 from genelab.rl.run import RunDirectory, Status
 from genelab.rl.stop import stop_on_signals
 
@@ -91,14 +101,17 @@ def train_task(
     evaluation: EvalOptions | None = None,
     film: FilmOptions | None = None,
     profile: ProfileCfg | None = None,
+    nan_guard: bool = True,
+    hooks: Sequence[IterationHook] = (),
     report: Callable[[Progress], bool | None] = lambda progress: None,
     on_env: Callable[[ManagerBasedRlEnv], None] = lambda env: None,
     notify: Callable[[str], None] = lambda message: None,
 ) -> TrainResult:
     """Train a registered task with the backend that its agent config asks for, or `agent` in its place.
 
-    `report` is told of every iteration, and stops the run by answering True. `on_env` is given the environment before
-    anything is learned.
+    `report` is told of every iteration, and stops the run by answering True; `hooks` are called after it. `on_env` is
+    given the environment before anything is learned. Without `nan_guard` nobody looks at the numbers of the steps, only
+    at the learner's.
     """
     check_logger(logger)
     check_overrides(overrides)
@@ -128,6 +141,7 @@ def train_task(
     training = _Training(task_id, cfg.env, cfg.agent, backend, run, logger, evaluation, film, profile, report, notify)
     training.overrides = tuple(overrides)
     training.on_env = on_env
+    training.hooks, training.nan_guard = hooks, nan_guard
     run.create() if log_dir is not None else run.create_numbered()
     with run.owned():
         run.check_free()  # once more: another may have come and gone
@@ -149,6 +163,7 @@ def resume_task(
     evaluation: EvalOptions | None = None,
     film: FilmOptions | None = None,
     profile: ProfileCfg | None = None,
+    nan_guard: bool = True,
     report: Callable[[Progress], None] = lambda progress: None,
     notify: Callable[[str], None] = lambda message: None,
 ) -> TrainResult:
@@ -186,6 +201,7 @@ def resume_task(
             Override(path, text)
             for path, _, text in (change.partition("=") for change in record.get("overrides") or [])
         )
+        training.nan_guard = nan_guard
         return training.start(resume=state)
 
 
@@ -227,6 +243,8 @@ class _Training:
         self.notify = notify
         self.overrides: Sequence[Override] = ()
         self.on_env: Callable[[ManagerBasedRlEnv], None] = lambda env: None
+        self.hooks: Sequence[IterationHook] = ()
+        self.nan_guard = True
         self.learned = False
         """Whether an iteration has ended."""
         self.rank = Rank.current()
@@ -239,7 +257,9 @@ class _Training:
         groups = env.observation_manager.groups.values()
         env.shows_final_obs = self.backend.reads_final_obs
         self.agent.validate_rollouts(env.num_envs, width=env.action_dim + sum(group.dim for group in groups))
-        env.watcher = guard = NanGuard(env, self.task_id, self.run.path, self.overrides)
+        guard = NanGuard(env, self.task_id, self.run.path, self.overrides) if self.nan_guard else None
+        if guard is not None:
+            env.watchers.append(guard)
         self.on_env(env)
         facts = {
             "task": self.task_id,
@@ -277,14 +297,14 @@ class _Training:
     def _train(
         self,
         env: ManagerBasedRlEnv,
-        guard: NanGuard,
+        guard: NanGuard | None,
         writer: Writer | None,
         checkpoint: Path | None,
         resume: dict[str, Any] | None,
     ) -> TrainResult:
         leads = self.rank.leads
         status: Literal["completed", "interrupted", "failed", "refused"] = "failed"
-        evaluation = self._eval_callback(env.num_envs) if leads else None
+        evaluation = self._eval_callback(env.num_envs, writer) if leads else None
         film = self._film_callback() if leads else None
         start = time.perf_counter()
         with profiler(self.profile if leads else None, self.notify, "iterations") as trace:
@@ -294,12 +314,8 @@ class _Training:
                 suffix=self.backend.suffix,
                 total=self.backend.budget(self.agent),
                 unit=self.backend.unit,
-                save_interval=self.agent.save_interval,
-                writer=writer,
-                report=self._report,
-                evaluation=evaluation,
-                film=film,
-                iteration_hook=trace.step,
+                hooks=self._hooks(guard, writer, trace, evaluation, film),
+                world_size=self.rank.world_size,
             )
             ready = False
 
@@ -362,6 +378,27 @@ class _Training:
             traces=trace.files,
         )
 
+    def _hooks(
+        self,
+        guard: NanGuard | None,
+        writer: Writer | None,
+        trace: Tracer,
+        evaluation: EvalCallback | None,
+        film: FilmCallback | None,
+    ) -> list[IterationHook]:
+        """What is done after every iteration, in this order."""
+        hooks = [
+            guard,
+            None if writer is None else LogHook(writer),
+            ReportHook(self._report),
+            *self.hooks,
+            CallHook(lambda iteration: trace.step()),
+            evaluation,  # before the save, which keeps what the best return is
+            SaveHook(self.agent.save_interval),
+            film,
+        ]
+        return [hook for hook in hooks if hook is not None]
+
     def _end(self, status: Status | Literal["refused"], monitor: TrainMonitor, seconds: float) -> None:
         """Say how the run ended; what could not be resumed is as it was."""
         if status == "refused":
@@ -370,7 +407,7 @@ class _Training:
             rate = monitor.env_steps / seconds if seconds > 0 else 0.0
             self.run.finish(status, env_steps=monitor.env_steps, steps_per_second=round(rate, 1))
 
-    def _eval_callback(self, num_envs: int) -> EvalCallback | None:
+    def _eval_callback(self, num_envs: int, writer: Writer | None) -> EvalCallback | None:
         options = self.evaluation
         if options is None:
             return None
@@ -382,6 +419,7 @@ class _Training:
             suffix=self.backend.suffix,
             unit=self.backend.unit,
             every=options.every,
+            writer=writer,
             notify=(lambda message: None) if options.quiet else self.notify,
             episodes=options.episodes,
             seed=options.seed,

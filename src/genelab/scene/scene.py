@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import mujoco
 import torch
@@ -39,6 +40,16 @@ class SceneCfg:
             if sensor.entity not in self.entities:
                 hint = did_you_mean(sensor.entity, self.entities)
                 raise ConfigError(f"env.scene.sensors.{name}.entity: no entity is called {sensor.entity!r}.{hint}")
+
+
+class PhysicsWatcher(Protocol):
+    """Looks on while the engine advances."""
+
+    def before_physics(self) -> None:
+        """It is about to."""
+
+    def after_physics(self) -> None:
+        """It has."""
 
 
 class Scene(Stateful):
@@ -113,13 +124,17 @@ class Scene(Stateful):
         except KeyError:
             raise ConfigError(f"no sensor is called {name!r}.{did_you_mean(name, self.sensors)}") from None
 
-    def step(self, substeps: int) -> None:
+    def step(self, substeps: int, watchers: Sequence[PhysicsWatcher] = ()) -> None:
         """One control step. Where the engine holds all actuators it is one native call."""
         calls, length = (1, substeps) if self._one_call else (substeps, 1)
         for _ in range(calls):
             for robot in self._articulations:
                 robot.write_controls()
+            for watcher in watchers:
+                watcher.before_physics()
             self.engine.step(length)
+            for watcher in reversed(watchers):
+                watcher.after_physics()
 
     def update(self, dt: float) -> None:
         """Let the sensors see that a control step has passed."""

@@ -24,7 +24,7 @@ class LoopLearner(Learner):
 
     @abstractmethod
     def learn(self, budget: int, monitor: TrainMonitor) -> None:
-        """Collect and learn until the budget is spent, and tell the monitor of every step and iteration."""
+        """Collect and learn until the budget is spent, and tell the monitor of every iteration."""
 
 
 class LoopBackend(Backend[Cfg]):

@@ -39,7 +39,7 @@ class RlGamesBackend(LoopBackend[RlGamesAgentCfg]):
         return "PPO"
 
     def learner(self, context: TrainContext[RlGamesAgentCfg]) -> RlGamesLearner:
-        env = GenelabRlGamesVecEnv(context.env, context.monitor)
+        env = GenelabRlGamesVecEnv(context.env)
         return RlGamesLearner(make_agent(env, context.agent), env, context)
 
     def load(

@@ -10,15 +10,13 @@ from torch import Tensor
 from genelab.envs import ManagerBasedRlEnv
 from genelab.rl.backends.base import Observations, group_spaces, in_32_bits
 from genelab.rl.backends.rl_games.models import MAX_ACTION
-from genelab.rl.monitor import TrainMonitor
 
 
 class GenelabRlGamesVecEnv(IVecEnv):
     """A task as rl_games wants to see it: one flag for an episode's end, `critic` observations as states."""
 
-    def __init__(self, env: ManagerBasedRlEnv, monitor: TrainMonitor | None = None) -> None:
+    def __init__(self, env: ManagerBasedRlEnv) -> None:
         self.env = env
-        self._monitor = monitor
         self.observations: Observations = in_32_bits(env.reset()[0])
 
     def get_env_info(self) -> dict[str, Any]:
@@ -45,9 +43,6 @@ class GenelabRlGamesVecEnv(IVecEnv):
     def step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
         """One control step. An episode that failed in its last moment has not timed out."""
         actions = actions.clamp(-MAX_ACTION, MAX_ACTION)
-        observations, reward, terminated, truncated, info = self.env.step(actions)
+        observations, reward, terminated, truncated, _ = self.env.step(actions)
         self.observations, reward = in_32_bits(observations), reward.float()
-        done = terminated | truncated
-        if self._monitor is not None:
-            self._monitor.step(reward, done, info)
-        return self.seen(), reward, done, {"time_outs": truncated & ~terminated}
+        return self.seen(), reward, terminated | truncated, {"time_outs": truncated & ~terminated}

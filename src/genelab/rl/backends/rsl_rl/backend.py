@@ -37,7 +37,7 @@ class RslRlBackend(Backend[RslRlOnPolicyRunnerCfg]):
         return "PPO"
 
     def train(self, context: TrainContext[RslRlOnPolicyRunnerCfg]) -> None:
-        env = RslRlVecEnvWrapper(context.env, context.agent.clip_actions, context.monitor)
+        env = RslRlVecEnvWrapper(context.env, context.agent.clip_actions)
         with Rank.current().process_group(context.env.device):
             runner = make_runner(env, context.agent)
             context.monitor.learner = learner = RslRlLearner(runner, env, context)

@@ -85,7 +85,7 @@ class MonitorLogger:
         """The monitor has the writer."""
 
     def process_env_step(self, *args: Any) -> None:
-        """The wrapper has told the monitor already."""
+        """The monitor looks on by itself."""
 
     def log(
         self,

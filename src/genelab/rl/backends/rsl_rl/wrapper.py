@@ -9,14 +9,12 @@ from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.rl.backends.base import Observations, in_32_bits
-from genelab.rl.launch.ranks import Rank
-from genelab.rl.monitor import TrainMonitor
 
 
 class RslRlVecEnvWrapper:
     """A task as rsl_rl wants to see it: observations in a TensorDict, one flag for an episode's end."""
 
-    def __init__(self, env: ManagerBasedRlEnv, clip_actions: float | None, monitor: TrainMonitor | None = None) -> None:
+    def __init__(self, env: ManagerBasedRlEnv, clip_actions: float | None) -> None:
         self.env = env
         self.cfg = env.cfg
         self.num_envs = env.num_envs
@@ -24,7 +22,6 @@ class RslRlVecEnvWrapper:
         self.max_episode_length = env.max_episode_length
         self.device = env.device
         self._clip = clip_actions
-        self._monitor = monitor
         self._observations = env.reset()[0]
 
     @property
@@ -54,11 +51,7 @@ class RslRlVecEnvWrapper:
         if self._clip is not None:
             actions = actions.clamp(-self._clip, self._clip)
         self._observations, reward, terminated, truncated, extras = self.env.step(actions)
-        done = terminated | truncated
-        if self._monitor is not None:
-            self._monitor.step(reward, done, extras)
-            self._monitor.env_steps += (Rank.current().world_size - 1) * self.num_envs  # the other ranks step as many
-        return self.get_observations(), reward, done.long(), extras
+        return self.get_observations(), reward, (terminated | truncated).long(), extras
 
 
 def tensordict(observations: Observations, count: int) -> TensorDict:

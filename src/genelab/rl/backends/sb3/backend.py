@@ -42,7 +42,7 @@ class Sb3Backend(Backend[Sb3AgentCfg]):
 
     def train(self, context: TrainContext[Sb3AgentCfg]) -> None:
         agent = context.agent
-        env = GenelabSb3VecEnv(context.env, action_bound=agent.action_bound, her=agent.her, monitor=context.monitor)
+        env = GenelabSb3VecEnv(context.env, action_bound=agent.action_bound, her=agent.her)
         model = make_model(env, agent)
         context.monitor.learner = learner = Sb3Learner(model, env, context)
         if (buffer := getattr(model, "replay_buffer", None)) is not None:

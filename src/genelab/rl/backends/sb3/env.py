@@ -17,7 +17,6 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl.backends.base import Actor, FlatPolicy, InferenceSetup, Observations
 from genelab.rl.backends.sb3.config import Sb3HerCfg
-from genelab.rl.monitor import TrainMonitor
 
 GOAL_GROUPS = ("observation", "achieved_goal", "desired_goal")
 """Observation groups of a task with goals, which has no group `policy`."""
@@ -66,12 +65,10 @@ class GenelabSb3VecEnv(VecEnv):
         *,
         action_bound: float = 1.0,
         her: Sb3HerCfg | None = None,
-        monitor: TrainMonitor | None = None,
     ) -> None:
         self.env = env
         self.groups = groups_of(env, goals=her is not None)
         self._her = her
-        self._monitor = monitor
         self._nothing: list[dict[str, Any]] = [{}] * env.num_envs  # SB3 writes only into infos of episodes that ended
         self._actions = torch.zeros(env.num_envs, env.action_dim, device=env.device, dtype=env.dtype)
         super().__init__(env.num_envs, observation_space(env, self.groups), action_space(env, action_bound))
@@ -95,10 +92,7 @@ class GenelabSb3VecEnv(VecEnv):
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """One control step."""
         observations, reward, terminated, truncated, extras = self.env.step(self._actions)
-        done = terminated | truncated
-        if self._monitor is not None:
-            self._monitor.step(reward, done, extras)
-        dones = _array(done)
+        dones = _array(terminated | truncated)
         infos = self._infos(dones, _array(truncated & ~terminated), extras) if dones.any() else self._nothing
         # SB3 adds the value of a time-out to the rewards, so they must be its own.
         return self._seen(observations), _array(reward, torch.float32), dones, infos

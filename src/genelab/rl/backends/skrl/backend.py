@@ -36,7 +36,7 @@ class SkrlBackend(LoopBackend[SkrlAgentCfg]):
 
     def learner(self, context: TrainContext[SkrlAgentCfg]) -> SkrlLearner:
         cfg = context.agent
-        env = GenelabSkrlWrapper(context.env, MAX_ACTION if cfg.algorithm in ON_POLICY else 1.0, context.monitor)
+        env = GenelabSkrlWrapper(context.env, MAX_ACTION if cfg.algorithm in ON_POLICY else 1.0)
         return SkrlLearner(make_agent(env, cfg), env, context)
 
     def load(

@@ -11,17 +11,15 @@ from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.rl.backends.base import Observations, group_spaces, in_32_bits
-from genelab.rl.monitor import TrainMonitor
 
 
 class GenelabSkrlWrapper(Wrapper):
     """A task as skrl wants to see it: `policy` observations, `critic` observations as states, columns for the rest."""
 
-    def __init__(self, env: ManagerBasedRlEnv, clip_actions: float, monitor: TrainMonitor | None = None) -> None:
+    def __init__(self, env: ManagerBasedRlEnv, clip_actions: float) -> None:
         super().__init__(env)
         self.env = env
         self._clip = clip_actions
-        self._monitor = monitor
         self.reset()
 
     @property
@@ -54,8 +52,6 @@ class GenelabSkrlWrapper(Wrapper):
             ended = info["_final_obs"][:, None]
             final = in_32_bits(info["final_obs"])
             self.outcome = {name: torch.where(ended, final[name], now) for name, now in self.observations.items()}
-        if self._monitor is not None:
-            self._monitor.step(reward, terminated | truncated, info)
         timed_out = (truncated & ~terminated)[:, None]
         return self.observations["policy"], reward[:, None], terminated[:, None], timed_out, info
 
