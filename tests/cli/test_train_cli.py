@@ -132,12 +132,6 @@ def test_prof_of_a_training_that_ends_in_the_trace_says_how_much_of_it_there_is(
     assert "traces     logs/prof" in captured.out
 
 
-def test_a_training_is_not_shown_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
-    assert train("--max-iterations", "1", "-q", "-v") == 0
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith("genelab: --vis: a training is not shown. Film it with --video-interval K, or")
-
-
 def test_progress_beyond_the_budget_is_not_more_than_all_of_it() -> None:
     progress = Progress(
         done=1920,
@@ -167,6 +161,8 @@ def test_progress_beyond_the_budget_is_not_more_than_all_of_it() -> None:
         (("--env.seed", "4"), "env.seed: a training decides this itself: pass --seed"),
         (("--seeds", "1,2", "--env.seed=4"), "env.seed: a training decides this itself: pass --seed"),
         (("--vis", "--headless"), "--vis and --headless exclude each other"),
+        (("--vis", "--seeds", "1,2"), "--vis shows one training: it does not go with --seeds, --gpus and --ranks"),
+        (("--viewer", "web", "--ranks", "2"), "--vis shows one training: it does not go with --seeds"),
     ],
 )
 def test_wrong_words(words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -119,11 +119,16 @@ def best_option(function: Function) -> Function:
 
 
 def simulation_options(function: Function, more_engines: Sequence[str] = (), viewer: bool = True) -> Function:
-    """The flags that stand for `env.simulation.*`, the same for every verb that runs a task."""
-    vis = click.option("-v", "--vis", is_flag=True, help="Show a viewer; play then runs until it is closed.")
-    options = (
-        *((vis,) if viewer else ()),
+    """The flags that stand for `env.simulation.*`, the same for every verb that runs a task; `viewer` for one that can
+    show it."""
+    shows = (
+        click.option(
+            "-v", "--vis", is_flag=True, help="Show a viewer: a page without a display. Play runs until it is closed."
+        ),
         click.option("--headless", is_flag=True, help="Show no viewer."),
+    )
+    options = (
+        *(shows if viewer else ()),
         click.option("--gpu", is_flag=True, help="Run on the GPU."),
         click.option("--dt", type=click.FloatRange(min=0, min_open=True), help="Physics step, s."),
         click.option("--engine", type=Registered(ENGINES.choices, *more_engines), help="What steps the physics."),
@@ -133,15 +138,15 @@ def simulation_options(function: Function, more_engines: Sequence[str] = (), vie
 
 def shortcut_overrides(options: Mapping[str, Any]) -> list[Override]:
     """What the shortcut flags mean as overrides; explicit overrides come after them."""
-    vis = options.get("vis", False)
-    if vis and options["headless"]:
+    vis, headless = (options.get(name, False) for name in ("vis", "headless"))
+    if vis and headless:
         raise click.UsageError("--vis and --headless exclude each other: pass one of them")
     paths = {"steps": "env.simulation.steps", "dt": "env.simulation.dt", "engine": "env.simulation.engine"}
     paths["seed"] = "env.seed"
     given = [Override(path, str(options[name])) for name, path in paths.items() if options.get(name) is not None]
     if options["gpu"]:
         given.append(Override("env.simulation.gpu", "true"))
-    if vis or options["headless"]:
+    if vis or headless:
         given.append(Override("env.simulation.vis", str(vis)))
     return given
 

@@ -31,6 +31,6 @@ def profile_from(options: Mapping[str, Any]) -> ProfileCfg | None:
     """What the options ask for; None if they ask for nothing."""
     from genelab.rl import ProfileCfg
 
-    given = {name: options[f"prof_{name}"] for name in ("out", "wait", "warmup", "active", "repeat")}
-    given = {name: value for name, value in given.items() if value is not None}
+    names = ("prof_out", "prof_wait", "prof_warmup", "prof_active", "prof_repeat")
+    given = {name.removeprefix("prof_"): options[name] for name in names if options[name] is not None}
     return ProfileCfg(**given) if options["prof"] or given else None

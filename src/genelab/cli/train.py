@@ -21,6 +21,7 @@ from genelab.cli.command import (
 from genelab.cli.film import train_film_options, training_film_from
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
+from genelab.cli.viewer import viewer_from, viewer_options
 from genelab.config import TASKS, Override
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 @simulation_options
+@viewer_options
 @train_film_options
 @launch_options
 @profile_options
@@ -137,12 +139,10 @@ def command(
     if eval_every is None and any(_given(ctx, name) for name in ("eval_episodes", "eval_num_envs", "eval_seed")):
         raise click.UsageError("--eval-episodes, --eval-num-envs and --eval-seed need --eval-every K")
     film = training_film_from(options)
+    viewer = viewer_from(options)
     changes = [*shortcut_overrides(options), *overrides]
-    if options["vis"]:
-        say(
-            "--vis: a training is not shown. Film it with --video-interval K, or look at what it has learned so far: "
-            f"genelab play {task} --vis --checkpoint RUN_DIR"
-        )
+    if options["vis"] and (options["seeds"] or options["gpus"] or options["ranks"]):
+        raise click.UsageError("--vis shows one training: it does not go with --seeds, --gpus and --ranks")
     budget = steps if max_iterations is None else max_iterations
     if resume is not None and (changes or num_envs or seed is not None or log_dir or checkpoint):
         raise click.UsageError(
@@ -195,6 +195,7 @@ def command(
                 seed=seed,
                 log_dir=log_dir,
                 checkpoint=weights,
+                viewer=viewer,
                 logger=logger or "tensorboard",
                 report=report,
                 **common,
@@ -268,7 +269,7 @@ def _train_ranks(ctx: click.Context, changes: Sequence[Override]) -> None:
 
     names = ("num_envs", *RANK_OPTIONS)
     options = RankOptions(**{name: ctx.params[name] for name in names if ctx.params[name] is not None})
-    words = _words(ctx, without=("log_dir", "vis", *names))
+    words = _words(ctx, without=("log_dir", *names))
     task, log_dir = ctx.params["task"], ctx.params["log_dir"]
     ctx.exit(train_ranks(task, options, words=words, overrides=changes, log_dir=log_dir))
 
@@ -282,7 +283,7 @@ def _train_seeds(ctx: click.Context, changes: Sequence[Override]) -> None:
         runs = train_seeds(
             options["task"],
             parse_seeds(options["seeds"]),
-            words=_words(ctx, without=("log_dir", "vis", *SEED_OPTIONS)),
+            words=_words(ctx, without=("log_dir", *SEED_OPTIONS)),
             overrides=changes,
             log_dir=options["log_dir"],
             parallel=options["parallel"] or 1,

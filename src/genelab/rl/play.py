@@ -199,16 +199,16 @@ def _choose_viewer(
     viewer = viewer or ViewerCfg()
     if not wanted:
         return None
-    if viewer.kind is None and not has_display():
-        if not asked:
-            notify("No display detected: playing headless; --vis serves a web page")
-            return None
-        notify("No display detected: serving a web page")
+    if viewer.kind is None and not has_display() and not asked:
+        notify("No display detected: playing headless; --vis serves a web page")
+        return None
     return viewer
 
 
 class Player:
     """A task being played: who acts, what was seen last, how it went."""
+
+    steerable = True
 
     def __init__(self, env: ManagerBasedEnv, agent: Agent, agent_cfg: Any, policy: Path | None) -> None:
         self.env = env

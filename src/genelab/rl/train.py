@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from genelab.rl.exported import is_exported
 from genelab.rl.film_callback import FilmCallback, FilmOptions
 from genelab.rl.launch import check_overrides
 from genelab.rl.launch.ranks import FollowerMonitor, Rank, check_backend, open_run
+from genelab.rl.live_view import LiveView
 from genelab.rl.loggers import LoggerName, check_logger, open_logger
 from genelab.rl.monitor import (
     CallHook,
@@ -42,6 +43,7 @@ from genelab.rl.nan_guard import NanGuard, blaming_the_learner
 from genelab.rl.profiling import ProfileCfg, Tracer, profiler
 from genelab.rl.run import RunDirectory, Status
 from genelab.rl.stop import stop_on_signals
+from genelab.viewer import ViewerCfg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +103,7 @@ def train_task(
     evaluation: EvalOptions | None = None,
     film: FilmOptions | None = None,
     profile: ProfileCfg | None = None,
+    viewer: ViewerCfg | None = None,
     nan_guard: bool = True,
     hooks: Sequence[IterationHook] = (),
     report: Callable[[Progress], bool | None] = lambda progress: None,
@@ -110,8 +113,8 @@ def train_task(
     """Train a registered task with the backend that its agent config asks for, or `agent` in its place.
 
     `report` is told of every iteration, and stops the run by answering True; `hooks` are called after it. `on_env` is
-    given the environment before anything is learned. Without `nan_guard` nobody looks at the numbers of the steps, only
-    at the learner's.
+    given the environment before anything is learned. With `env.simulation.vis` the training is shown while it learns,
+    as `viewer` says. Without `nan_guard` nobody looks at the numbers of the steps, only at the learner's.
     """
     check_logger(logger)
     check_overrides(overrides)
@@ -141,7 +144,7 @@ def train_task(
     training = _Training(task_id, cfg.env, cfg.agent, backend, run, logger, evaluation, film, profile, report, notify)
     training.overrides = tuple(overrides)
     training.on_env = on_env
-    training.hooks, training.nan_guard = hooks, nan_guard
+    training.hooks, training.nan_guard, training.viewer = hooks, nan_guard, viewer
     run.create() if log_dir is not None else run.create_numbered()
     with run.owned():
         run.check_free()  # once more: another may have come and gone
@@ -245,6 +248,7 @@ class _Training:
         self.on_env: Callable[[ManagerBasedRlEnv], None] = lambda env: None
         self.hooks: Sequence[IterationHook] = ()
         self.nan_guard = True
+        self.viewer: ViewerCfg | None = None
         self.learned = False
         """Whether an iteration has ended."""
         self.rank = Rank.current()
@@ -277,9 +281,24 @@ class _Training:
         }
         try:
             self.run.start(**facts, **({} if resume is None else {"resumed_from": resume["checkpoint"]}))
-            return self._train(env, guard, self._open_logger(), checkpoint, resume)
+            with self._shown(env):
+                return self._train(env, guard, self._open_logger(), checkpoint, resume)
         finally:
             env.close()
+
+    @contextlib.contextmanager
+    def _shown(self, env: ManagerBasedRlEnv) -> Iterator[None]:
+        """Let whoever wants to look on while it learns."""
+        if not (self.env_cfg.simulation.vis and self.rank.leads):
+            yield
+            return
+        try:
+            view = LiveView(env, self.viewer or ViewerCfg(), self.notify)
+        except GenelabError:
+            self.run.finish("failed")
+            raise
+        with contextlib.closing(view), env.watched_by(view):
+            yield
 
     def _report(self, progress: Progress) -> bool | None:
         self.learned = True

@@ -24,18 +24,20 @@ __all__ = [
 def open_viewer(player: Player, cfg: ViewerCfg, notify: Callable[[str], None]) -> Onlooker:
     """A window or a web page, which says where it is."""
     if cfg.resolved() == "window":
-        from genelab.viewer.window import KEYS, WindowViewer
+        from genelab.viewer.window import WindowViewer
 
         window = WindowViewer(player)
-        notify(f"keys in the window: {KEYS}")
+        notify(f"keys in the window: {window.keys}")
         return window
+    if cfg.kind is None:
+        notify("No display detected: serving a web page")
     from genelab.viewer.web import WebViewer
 
     page = WebViewer(player, cfg)
     if page.guard.is_open:
         notify(
             f"--host {cfg.host} opens the page to other machines: whoever knows the address below, token included, "
-            "sees and steers this run, and it travels unencrypted"
+            f"{'sees and steers' if player.steerable else 'sees'} this run, and it travels unencrypted"
         )
     notify(f"look at {page.address}; Ctrl-C ends the run")
     return page

@@ -72,6 +72,11 @@ class Player(Protocol):
         ...
 
     @property
+    def steerable(self) -> bool:
+        """Whether a viewer may change what happens: pace, commands, resets, policies. If not, it only shows."""
+        ...
+
+    @property
     def policy(self) -> str:
         """Who acts."""
         ...

@@ -21,6 +21,7 @@ class Pace:
         self,
         step_dt: float,
         *,
+        speed: float = 1.0,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -28,7 +29,7 @@ class Pace:
         self._dt = step_dt
         self._clock = clock
         self._sleep = sleep
-        self._speed = 1.0
+        self._speed = speed
         self._paused = False
         self._single = False
         self._due: float | None = None

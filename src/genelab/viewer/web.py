@@ -6,6 +6,7 @@ import contextlib
 import errno
 import html
 import io
+import math
 import queue
 import socket
 import time
@@ -62,7 +63,7 @@ class WebViewer:
     def __init__(self, player: Player, cfg: ViewerCfg) -> None:
         viser, mjviser = _libraries()
         self.player = player
-        self.pace = Pace(player.env.step_dt)
+        self.pace = Pace(player.env.step_dt, speed=1.0 if player.steerable else math.inf)
         self.server, self.guard = _serve(viser, cfg)
         self.address = _address(cfg.host, self.server.get_port(), self.guard.token)
         self._selected = player.environment
@@ -192,10 +193,11 @@ class WebViewer:
         gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium")
         gui.set_panel_label("genelab")
         self._status = gui.add_html("")
-        self._buttons = gui.add_button_group("Playback", ("Pause", "Step", "Reset"))
-        actions = {"Pause": self._toggle_pause, "Play": self._toggle_pause, "Step": self._step_once}
-        actions["Reset"] = self._restart
-        self._listen(self._buttons, list(actions).__contains__, lambda name: actions[name]())
+        if self.player.steerable:
+            self._buttons = gui.add_button_group("Playback", ("Pause", "Step", "Reset"))
+            actions = {"Pause": self._toggle_pause, "Play": self._toggle_pause, "Step": self._step_once}
+            actions["Reset"] = self._restart
+            self._listen(self._buttons, list(actions).__contains__, lambda name: actions[name]())
         gui.main_panel.dock_right()
         gui.main_panel.set_width(300)
         # Each takes half of the main panel's place below it: a half for the rewards, a quarter for steering.
@@ -211,7 +213,7 @@ class WebViewer:
                 self._bars = gui.add_html("")
             rewards.dock_below(gui.main_panel)
         steering = gui.add_panel(order=1)
-        for name, term in self._commands():
+        for name, term in self._commands() if self.player.steerable else ():
             with steering.add_tab(f"Command {name}", viser.Icon.STEERING_WHEEL):
                 self._build_command(term)
         with steering.add_tab("Settings", viser.Icon.SETTINGS):
@@ -220,8 +222,9 @@ class WebViewer:
 
     def _build_settings(self) -> None:
         gui, env = self.server.gui, self.player.env
-        speed = gui.add_dropdown("Speed", options=list(SPEEDS), initial_value="1")
-        self._listen(speed, list(SPEEDS).__contains__, lambda name: setattr(self.pace, "speed", SPEEDS[name]))
+        if self.player.steerable:
+            speed = gui.add_dropdown("Speed", options=list(SPEEDS), initial_value="1")
+            self._listen(speed, list(SPEEDS).__contains__, lambda name: setattr(self.pace, "speed", SPEEDS[name]))
         if env.num_envs > 1:
             which = gui.add_slider("Environment", min=0, max=env.num_envs - 1, step=1, initial_value=self._selected)
             self._listen(
@@ -298,7 +301,7 @@ class WebViewer:
         self._rewards.clear()
 
     def _select(self, env: int) -> None:
-        for _, term in self._commands():
+        for _, term in self._commands() if self.player.steerable else ():
             term.release(torch.tensor([self._selected], device=term.env.device))
         self._selected = env
         for wheel in self._wheels:

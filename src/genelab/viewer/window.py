@@ -21,7 +21,8 @@ from genelab.viewer.marks import marks_of
 from genelab.viewer.pace import SPEEDS, Pace
 from genelab.viewer.puppet import Puppet
 
-KEYS = "space: pause, right: step, backspace: reset, [ ]: environment, - =: speed, P: plot"
+LOOKING = "[ ]: environment, P: plot"
+KEYS = f"space: pause, right: step, backspace: reset, - =: speed, {LOOKING}"
 _FRAME = 1 / 60
 """Time between two pictures, s; more where drawing is slow."""
 _SHARE = 0.2
@@ -36,7 +37,8 @@ class WindowViewer:
     def __init__(self, player: Player) -> None:
         viewer = _library()
         self.player = player
-        self.pace = Pace(player.env.step_dt)
+        self.keys = KEYS if player.steerable else LOOKING
+        self.pace = Pace(player.env.step_dt, speed=1.0 if player.steerable else math.inf)
         self._selected = player.environment
         self._plotted = True
         self._shown_at = 0.0
@@ -79,16 +81,20 @@ class WindowViewer:
 
     def press(self, key: int) -> None:
         """A key was pressed, by its GLFW code."""
-        action = {
-            32: self._toggle_pause,
-            262: self.pace.step_once,
-            259: self._restart,
+        actions: dict[int, Callable[[], None]] = {
             ord("["): lambda: self._select(self._selected - 1),
             ord("]"): lambda: self._select(self._selected + 1),
-            ord("-"): lambda: self._change_speed(-1),
-            ord("="): lambda: self._change_speed(1),
             ord("P"): self._toggle_plot,
-        }.get(key)
+        }
+        if self.player.steerable:
+            actions |= {
+                32: self._toggle_pause,
+                262: self.pace.step_once,
+                259: self._restart,
+                ord("-"): lambda: self._change_speed(-1),
+                ord("="): lambda: self._change_speed(1),
+            }
+        action = actions.get(key)
         if action is not None:
             self._wishes.put(action)
 
@@ -153,7 +159,7 @@ class WindowViewer:
         lines["speed"] = "paused" if self.pace.paused else speed
         if env.num_envs > 1:
             lines["environment"] = f"{self._selected} of {env.num_envs}"
-        lines["keys"] = KEYS
+        lines["keys"] = self.keys
         return "\n".join(lines), "\n".join(lines.values())
 
 
