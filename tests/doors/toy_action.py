@@ -131,22 +131,24 @@ class LeanProbe(Probe):
 
     name = "lean"
     seconds = 0.2
-    num_envs = 4
+    rounds = 2
 
     def __init__(self, term: LeanCommand) -> None:
         self.term = term
-        self.error = torch.zeros(term.env.num_envs)
+        self.errors: list[float] = []
 
-    def begin(self) -> None:
-        ends = torch.tensor(self.term.ranges["angle"])
-        self.term.fix(ends.repeat(self.num_envs // 2)[:, None])
+    def begin(self, turn: int) -> None:
+        self.term.fix(torch.full_like(self.term.command, self.term.ranges["angle"][turn]))
+        self.errors.append(0.0)
 
     def step(self, step: int, terminated: Tensor, truncated: Tensor) -> None:
-        self.error = lean_error(self.term.env)
+        self.errors[-1] = float(lean_error(self.term.env).mean())
+
+    def end(self) -> None:
+        self.term.release()
 
     def report(self) -> dict[str, Any]:
-        errors = self.error.view(-1, 2).mean(dim=0).tolist()
-        return {"error": dict(zip(("back", "forward"), errors, strict=True))}
+        return {"error": dict(zip(("back", "forward"), self.errors, strict=True))}
 
 
 def lean_error(env: ManagerBasedRlEnv) -> Tensor:

@@ -58,7 +58,7 @@ def test_every_direction_has_as_many_robots_on_every_kind_and_level(
 
 
 def test_what_cannot_be_dealt_evenly_is_refused() -> None:
-    with pytest.raises(ValueError, match="13 environments cannot be dealt evenly to 15 of direction, kind and level"):
+    with pytest.raises(ValueError, match="13 robots cannot be dealt evenly to 15 of direction, kind and level"):
         deal(GROUND.__class__(**{**vars(GROUND), "max_init_level": None}), 1, 13)
 
 
@@ -83,7 +83,7 @@ def test_robots_start_on_the_relief_not_inside_it_and_go_across_their_cell(robot
     env, dealt, command = started(robot)
     terrain, at = env.scene.terrain, env.robot.root_pos_w
     assert isinstance(terrain, GeneratedTerrain)
-    assert env.commands.term("twist").probe().num_envs == 9 * 60
+    assert env.commands.term("twist").probe().robots == 9 * 60
     assert terrain.levels.equal(dealt.levels)
     assert terrain.kinds.equal(dealt.columns)
     away = (at - terrain.env_origins)[:, :2]

@@ -115,9 +115,11 @@ def test_only_directions_that_the_ranges_go_and_each_once(
     assert {name: sum(command) for name, command in found.items()} == {**expected, "stand": 0.0}
 
 
-def test_it_reports_the_share_of_each_direction_and_who_fell(env: ManagerBasedRlEnv) -> None:
-    ((section, (command, _)),) = probes_of(env).items()
-    assert (section, command) == ("velocity_probe", "twist")
+def test_it_reports_the_share_of_each_direction_and_who_fell(
+    env: ManagerBasedRlEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VelocityProbe, "envs_per_direction", 4)
+    assert list(probes_of(env)) == ["velocity_probe"]
     share, falls = torch.full((36,), 0.75), torch.zeros(36, dtype=torch.bool)
     share[4:8] = torch.tensor([0.5, 0.5, 0.5, 1.0])  # backward: the median is not moved by one
     falls[9:11] = True  # two that go left
@@ -144,7 +146,7 @@ def test_each_kind_of_ground_is_judged_by_itself_and_nobody_beyond_his_cell(monk
         sub_terrains={"grass": FlatCfg(), "sand": FlatCfg()}, cell_size=4.0, rows=3, columns=2, max_init_level=1
     )
     env = puck_env(ground, 9 * 8)
-    assert env.commands.term("twist").probe().num_envs == 72
+    assert env.commands.term("twist").probe().rounds == 1
     grass = torch.tensor([True] * 4 + [False] * 4).repeat(9)
     share, falls = torch.where(grass, 1.0, 0.5), torch.zeros(72, dtype=torch.bool)
     falls[8:10] = True  # two of those that go backward, on grass
@@ -160,4 +162,38 @@ def test_each_kind_of_ground_is_judged_by_itself_and_nobody_beyond_his_cell(monk
     report = probe.report()
     assert report["levels"] == 2
     assert report["kinds"]["grass"]["backward"]["falls"] == 2
+    env.close()
+
+
+def test_robots_take_turns_where_there_are_fewer_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine directions of 4 robots in 8 environments: five rounds, of which the last is half empty."""
+    monkeypatch.setattr(VelocityProbe, "seconds", 1.5)
+    monkeypatch.setattr(VelocityProbe, "envs_per_direction", 4)
+    env = puck_env(None, 8)
+    rounds: list[list[list[float]]] = []
+    share, nobody = torch.full((8,), 0.5), torch.zeros(8, dtype=torch.bool)
+    setup = moving(env, share, nobody)
+
+    def forget(dones: Tensor | None) -> None:
+        if dones is None:
+            rounds.append(env.commands["twist"].tolist())
+
+    probe = env.commands.term("twist").probe()
+    assert (probe.robots, probe.rounds) == (36, 5)
+    run_probe(env, InferenceSetup(policy=setup.policy, reset=forget), probe, seed=0)
+    asked = list(directions_of(COMMAND.lin_vel_x, COMMAND.lin_vel_y, COMMAND.ang_vel_z).values())
+    assert len(rounds) == 5
+    expected = torch.tensor([command for command in asked for _ in range(4)])
+    assert torch.tensor(rounds).flatten(0, 1)[:36].allclose(expected)
+    fractions = [direction.fraction for direction in probe.directions[:-1]]
+    assert fractions == pytest.approx([0.5] * 8, abs=1e-3)
+    assert (probe._time == 25).all()  # half a second of 20 ms counts for each robot, once
+    assert not env.commands.term("twist").fixed.any()  # others may be judged now
+    env.close()
+
+
+def test_a_small_world_has_as_many_robots_per_direction_as_environments() -> None:
+    env = puck_env(None, 3)
+    probe = env.commands.term("twist").probe()
+    assert (probe.group, probe.rounds) == (3, 9)
     env.close()

@@ -17,7 +17,7 @@ from genelab.config import Override
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import ConfigError, UsageError
 from genelab.managers import MetricTermCfg
-from genelab.rl import EvalSettings, evaluate_physics, evaluate_task, train_task
+from genelab.rl import EvalSettings, evaluate_task, train_task
 from genelab.rl.evaluator import check_control_step, policy_on_task, world_of_run
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
@@ -93,7 +93,7 @@ def test_coarse_physics_come_without_what_else_is_for_training() -> None:
 
 
 def test_from_python(tmp_path: Path) -> None:
-    report = evaluate_physics(TASK, POLICY, EvalSettings(episodes=2), out=tmp_path / "both.json")
+    report = evaluate_task(TASK, POLICY, EvalSettings(episodes=2), compare="physics", out=tmp_path / "both.json")
     assert list(report["variants"]) == ["fine", "coarse"]
     assert json.loads((tmp_path / "both.json").read_text())["changes"] == report["changes"]
     alone = evaluate_task(TASK, POLICY, EvalSettings(episodes=2, physics="coarse"))
@@ -117,7 +117,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(capfd: pytest.CaptureFix
         assert len(err.splitlines()) == 1
     assert not Path("eval.json").exists()
     with pytest.raises(UsageError, match="is trained in the physics it is judged in"):
-        evaluate_physics(PENDULUM, "pretrained")
+        evaluate_task(PENDULUM, "pretrained", compare="physics")
 
 
 def test_info_tells_the_other_physics(capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,9 +18,9 @@ from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError
 from genelab.managers import MetricTermCfg, RewardTermCfg, TerminationTermCfg
-from genelab.rl import evaluate_engines, evaluate_task, train_task
+from genelab.rl import evaluate_task, train_task
 from genelab.rl.backends import InferenceSetup
-from genelab.rl.evaluator import EvalSettings, eval_cfg, evaluate
+from genelab.rl.evaluator import EvalSettings, EvalSpec, eval_cfg, evaluate
 from genelab.sim import ENGINES, ModelError
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
@@ -327,10 +327,10 @@ def test_all_engines_are_compared_in_one_file(
 def test_more_than_two_engines_are_compared_with_the_first(
     checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def evaluation(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, *rest: object) -> dict:
-        if overrides[-1].text == "stiff":
+    def evaluation(spec: EvalSpec, *rest: object) -> dict:
+        if spec.overrides[-1].text == "stiff":
             raise ModelError("the stiff engine cannot express joints")
-        return fake_evaluation(task, checkpoint, settings, overrides, *rest)
+        return fake_evaluation(spec)
 
     monkeypatch.setattr("genelab.rl.evaluator._evaluate", evaluation)
     names = ["mujoco", "stiff", "genesis", "third"]
@@ -354,15 +354,15 @@ def test_more_than_two_engines_are_compared_with_the_first(
 def test_what_one_engine_gave_is_kept_if_the_next_crashes(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, *rest: object) -> dict:
-        if overrides[-1].text == "genesis":
+    def crash(spec: EvalSpec, *rest: object) -> dict:
+        if spec.overrides[-1].text == "genesis":
             raise KeyboardInterrupt
-        return fake_evaluation(task, checkpoint, settings, overrides, *rest)
+        return fake_evaluation(spec)
 
     monkeypatch.setattr("genelab.rl.evaluator._evaluate", crash)
     out = tmp_path / "eval.json"
     with pytest.raises(KeyboardInterrupt):
-        evaluate_engines(TASK, checkpoint, out=out)
+        evaluate_task(TASK, checkpoint, compare="engines", out=out)
     report = json.loads(out.read_text())
     assert report["engines"]["mujoco"]["metrics"]["return_mean"] == 40.0
     assert (list(report["engines"]), report["difference"], report["not_run"]) == (["mujoco"], None, ["genesis"])
@@ -370,7 +370,7 @@ def test_what_one_engine_gave_is_kept_if_the_next_crashes(
 
 def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = SimpleNamespace(name="velocity")
-    monkeypatch.setattr("genelab.rl.evaluator.probes_of", lambda env: {"velocity_probe": ("twist", probe)})
+    monkeypatch.setattr("genelab.rl.evaluator.probes_of", lambda env: {"velocity_probe": probe})
     monkeypatch.setattr("genelab.rl.evaluator.acts_alone", lambda path: True)
     said: list[str] = []
     report = evaluate_task(TASK, checkpoint, EvalSettings(episodes=1), notify=said.append)
@@ -380,15 +380,15 @@ def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pyte
     ]
 
 
-def fake_evaluation(task: str, checkpoint: Path, settings: EvalSettings, overrides: list, *rest: object) -> dict:
-    engine = overrides[-1].text
+def fake_evaluation(spec: EvalSpec, *rest: object) -> dict:
+    engine = spec.overrides[-1].text
     mean = {"genesis": 30.0}.get(engine, 40.0)
     metrics = {"return_mean": mean, "length_mean": 9.0, "success_rate": None}
     intervals = {"return_ci95": (mean - 1, mean + 1), "length_ci95": (9.0, 9.0), "success_ci95": None}
     error = {"genesis": 0.75}.get(engine, 0.5)
     return {
-        "task": task,
-        "checkpoint": str(checkpoint),
+        "task": spec.task,
+        "checkpoint": str(spec.checkpoint),
         "engine": engine,
         "physics": "fine",
         "num_episodes": 1,

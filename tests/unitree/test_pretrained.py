@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from genelab.config import Override
+from genelab.mdp.velocity_probe import VelocityProbe
 from genelab.rl.evaluator import policy_on_task
 from genelab.rl.locate import pretrained_policy
 from genelab.rl.probe import run_probe
@@ -20,11 +21,12 @@ LEAST = {"G1": 0.5}
 
 
 @pytest.mark.parametrize("task", ON)
-def test_it_goes_where_it_is_told(task: str) -> None:
+def test_it_goes_where_it_is_told(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(VelocityProbe, "envs_per_direction", 6)  # one on each kind of ground
     path = pretrained_policy(task)
     assert path is not None
     assert path.stat().st_size < 1_000_000
-    with policy_on_task(task, path, num_envs=9 * 6, overrides=ON[task]) as (env, setup):  # one on each kind of ground
+    with policy_on_task(task, path, num_envs=9 * 6, overrides=ON[task]) as (env, setup):
         probe = run_probe(env, setup, env.commands.term("twist").probe(), seed=1)
     assert probe.falls == 0
     shares = {direction.name: direction.fraction for direction in probe.directions}

@@ -10,9 +10,6 @@ from dataclasses import dataclass, replace
 from genelab.bench.schema import EnvironmentStepTiming, LearningCurve, MeanStd
 from genelab.rl.statistics import Interval, share_interval
 
-SUCCESS = "is_success"
-"""The one key of a step's info that says which environments succeed."""
-
 
 def mean_std(values: Sequence[float]) -> MeanStd | None:
     """Mean, spread and largest of the samples; None without any, or if one is no finite number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genelab.bench.metrics import SUCCESS, StepTimes, SuccessCount
+from genelab.bench.metrics import StepTimes, SuccessCount
 from genelab.envs import StepResult, Watcher
+from genelab.rl.backends.base import InferenceSetup
+from genelab.rl.episodes import SUCCESS, Episodes
+from genelab.rl.rollout import Rollout, rollout
 
 Synchronize = Callable[[], None]
 """Waits until the device has done what it was given."""
@@ -109,10 +113,10 @@ def run_step_loop(
     env: Any, act: Callable[[Any], Any], num_steps: int, *, timer: StepTimer, warmup_steps: int = 0
 ) -> None:
     """Step an environment that was reset and that the timer watches; who acts is outside of the clock."""
+    loop = Rollout(env, InferenceSetup(policy=act))
     for step in range(warmup_steps + num_steps):
-        action = act({})
         timer.recording = step >= warmup_steps
-        env.step(action)
+        loop.step()
 
 
 @dataclass(kw_only=True)
@@ -127,6 +131,16 @@ class PlayRecord:
     lengths: list[int] = field(default_factory=list)
     success: SuccessCount | None = None
     """None if no step told of success, or no episode counts."""
+
+    def close(self, book: Episodes, quota: int) -> None:
+        """Keep the first `quota` episodes of every environment; all first ones before the second ones."""
+        ended = Counter(episode.environment for episode in book.ended)
+        quota = min(quota, *(ended[i] for i in range(book.num_envs)))
+        kept = book.first(quota * book.num_envs)
+        self.returns = [episode.total for episode in kept]
+        self.lengths = [episode.length for episode in kept]
+        if kept and book.tells_success:
+            self.success = SuccessCount(hits=sum(episode.success for episode in kept), episodes=len(kept))
 
 
 @torch.inference_mode()
@@ -159,74 +173,89 @@ def run_play_loop(
         text = "the environment has no max_episode_length, so no episode is sure to end and none is counted"
         warnings.warn(f"{text}: set env.max_episode_length, in control steps", stacklevel=3)  # over the decorator
     record = PlayRecord() if record is None else record
-    device = getattr(env, "device", "cpu")
+    clocked = _Clocked(env, policy, reset_policy, synchronize)
     if timer is not None:
         timer.recording = False
-    observations = _start(env, seed, reset_policy)
-    for _ in range(warmup_steps):
-        outcome = read_step(env.step(policy(observations)), env.num_envs)
-        reset_policy(outcome.done.to(device))
-        observations = outcome.observations
     if warmup_steps:
-        observations = _start(env, seed, reset_policy)
+        for _ in rollout(clocked, clocked.setup, seed=seed, steps=warmup_steps):
+            pass
     if timer is not None:
         timer.recording = True
-    book = _Book(env.num_envs)
-    begin = time.perf_counter()
+    book = Episodes(num_envs=env.num_envs, device=torch.device("cpu"))
+    steps = rollout(clocked, clocked.setup, seed=seed, steps=given[0])
     try:
-        for _ in range(given[0]):
-            if synchronize is not None:
-                synchronize()
-            start = time.perf_counter()
-            result = env.step(policy(observations))
-            if synchronize is not None:
-                synchronize()
-            record.step_times.append(time.perf_counter() - start)
-            outcome = read_step(result, env.num_envs)
-            reset_policy(outcome.done.to(device))
-            book.add(outcome)
-            observations = outcome.observations
+        for step in steps:
+            book.add(step)
     finally:
-        record.wall_s = time.perf_counter() - begin
-        book.close(record, len(record.step_times) // longest if longest else 0)
+        record.step_times, record.wall_s = clocked.times, clocked.wall_s
+        record.close(book, len(clocked.times) // longest if longest else 0)
     return record
 
 
-def _start(env: Any, seed: int | None, reset_policy: Callable[[Tensor | None], None]) -> Any:
-    if seed is not None:
-        torch.manual_seed(seed)  # a stochastic policy draws from it
-    first = env.reset() if seed is None else env.reset(seed=seed)
-    reset_policy(None)
-    return first[0] if isinstance(first, tuple) else first
+class _Clocked:
+    """Any vector environment as the rollout takes it, with a clock around the policy and `env.step`."""
+
+    def __init__(
+        self,
+        env: Any,
+        policy: Callable[[Any], Any],
+        reset_policy: Callable[[Tensor | None], None],
+        synchronize: Synchronize | None,
+    ) -> None:
+        self.times: list[float] = []
+        """Of each step since the last reset."""
+        self.setup = InferenceSetup(policy=self._act, reset=self._forget)
+        self._env = env
+        self._policy = policy
+        self._reset_policy = reset_policy
+        self._wait = synchronize or (lambda: None)
+        self._device = getattr(env, "device", "cpu")
+        self._begin: float | None = None
+        self._start = self._end = 0.0
+
+    @property
+    def wall_s(self) -> float:
+        """From the first action since the last reset until now."""
+        return 0.0 if self._begin is None else time.perf_counter() - self._begin
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, Any]:
+        if seed is not None:
+            torch.manual_seed(seed)  # a stochastic policy draws from it
+        first = self._env.reset() if seed is None else self._env.reset(seed=seed)
+        self.times, self._begin = [], None
+        return first if isinstance(first, tuple) else (first, {})
+
+    def step(self, action: Any) -> StepResult:
+        result = self._env.step(action)
+        self._wait()
+        self.times.append(time.perf_counter() - self._start)
+        return read_step(result, self._env.num_envs)
+
+    def _act(self, observations: Any) -> Any:
+        self._wait()
+        self._start = time.perf_counter()
+        if self._begin is None:
+            self._begin = self._start
+        return self._policy(observations)
+
+    def _forget(self, dones: Tensor | None) -> None:
+        self._reset_policy(None if dones is None else dones.to(self._device))
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepOutcome:
-    """What a control step of `N` environments came to, in host memory but for the observations."""
+def read_step(result: Sequence[Any], num_envs: int) -> StepResult:
+    """The answer of any vector environment in one form: all but the observations in host memory, `(N,)`.
 
-    observations: Any
-    reward: Tensor
-    """`(N,)`, 64 bit."""
-    done: Tensor
-    """`(N,)`, boolean."""
-    success: Tensor | None
-    """`(N,)`, boolean; None if the step does not tell."""
-
-
-def read_step(result: Sequence[Any], num_envs: int) -> StepOutcome:
-    """The answer of any vector environment, in one form."""
+    Its info has the flags of those who succeed, or nothing if the step does not tell.
+    """
     if len(result) == 5:
         observations, reward, terminated, truncated, info = result
-        done = _row(terminated, num_envs).bool() | _row(truncated, num_envs).bool()
+        ends = _row(terminated, num_envs).bool(), _row(truncated, num_envs).bool()
     else:
         observations, reward, ended, info = result
-        done = _row(ended, num_envs).bool()
-    return StepOutcome(
-        observations=observations,
-        reward=_row(reward, num_envs).double(),
-        done=done,
-        success=_success(info, num_envs),
-    )
+        ends = _row(ended, num_envs).bool(), torch.zeros(num_envs, dtype=torch.bool)
+    success = _success(info, num_envs)
+    told = {} if success is None else {SUCCESS: success}
+    return StepResult(observations, _row(reward, num_envs).double(), *ends, told)
 
 
 def _row(values: Any, num_envs: int) -> Tensor:
@@ -242,33 +271,3 @@ def _success(info: Any, num_envs: int) -> Tensor | None:
     if all(flag is None for flag in flags):
         return None
     return _row([bool(flag) for flag in flags], num_envs)
-
-
-class _Book:
-    """Every environment's episodes in the order in which they ended."""
-
-    def __init__(self, num_envs: int) -> None:
-        self._return = torch.zeros(num_envs, dtype=torch.float64)
-        self._length = torch.zeros(num_envs, dtype=torch.int64)
-        self._episodes: list[list[tuple[float, int, bool]]] = [[] for _ in range(num_envs)]
-        self._tells_success = False
-
-    def add(self, outcome: StepOutcome) -> None:
-        """Take a step."""
-        self._return += outcome.reward
-        self._length += 1
-        self._tells_success |= outcome.success is not None
-        for i in outcome.done.nonzero().flatten().tolist():
-            success = outcome.success is not None and bool(outcome.success[i])
-            self._episodes[i].append((float(self._return[i]), int(self._length[i]), success))
-        self._return[outcome.done] = 0.0
-        self._length[outcome.done] = 0
-
-    def close(self, record: PlayRecord, quota: int) -> None:
-        """Keep the first `quota` episodes of every environment; all first ones before the second ones."""
-        quota = min(quota, *(len(episodes) for episodes in self._episodes))
-        kept = [episodes[i] for i in range(quota) for episodes in self._episodes]
-        record.returns = [one[0] for one in kept]
-        record.lengths = [one[1] for one in kept]
-        if kept and self._tells_success:
-            record.success = SuccessCount(hits=sum(one[2] for one in kept), episodes=len(kept))

@@ -66,7 +66,7 @@ def command(
     if everywhere:
         options["engine"] = None
     changes = [*shortcut_overrides(options), *overrides]
-    from genelab.rl import EvalSettings, evaluate_engines, evaluate_physics, evaluate_task
+    from genelab.rl import EvalSettings, evaluate_task
 
     settings = EvalSettings(
         num_envs=num_envs,
@@ -77,9 +77,18 @@ def command(
         probe=probe,
         physics="coarse" if physics == "coarse" else "fine",
     )
-    judge = evaluate_engines if everywhere else evaluate_physics if twice else evaluate_task
     with progress_bar() as show:
-        report = judge(task, checkpoint, settings, best=best, overrides=changes, out=out, notify=say, show=show)
+        report = evaluate_task(
+            task,
+            checkpoint,
+            settings,
+            best=best,
+            compare="engines" if everywhere else "physics" if twice else None,
+            overrides=changes,
+            out=out,
+            notify=say,
+            show=show,
+        )
     reports = report["engines"] if everywhere else report["variants"] if twice else {report["engine"]: report}
     _print(reports, report.get("changes", {}), settings.deterministic)
     if len(reports) > 1:

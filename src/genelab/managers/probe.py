@@ -9,25 +9,26 @@ from torch import Tensor
 
 
 class Probe(ABC):
-    """Judges how well a policy follows a command, in an environment of its own: a mean return hides a great deal.
+    """Judges how well a policy follows a command, where it is evaluated: a mean return hides a great deal.
 
-    An evaluation asks `num_envs`, builds an environment of that size, calls `begin`, resets it, calls `start`, and then
-    `step` after every control step for `seconds`.
+    The environment is as large as the evaluation asks for, and a probe that has more to try has several rounds. For
+    each of them an evaluation calls `begin`, resets the environment, calls `start`, and then `step` after every control
+    step for `seconds`; at last it calls `end`.
     """
 
     name: ClassVar[str]
     """What it judges; its report is the section `<name>_probe` of the evaluation's."""
     seconds: float
-    """How long it lasts."""
+    """How long a round lasts."""
 
     @property
-    @abstractmethod
-    def num_envs(self) -> int:
-        """How many environments it should have."""
+    def rounds(self) -> int:
+        """How many rounds it has."""
+        return 1
 
     @abstractmethod
-    def begin(self) -> None:
-        """Ask for what is judged; the environment is reset next."""
+    def begin(self, turn: int) -> None:
+        """Ask for what is judged in a round, which are counted from 0; the environment is reset next."""
 
     def start(self, observations: dict[str, Tensor]) -> dict[str, Tensor]:
         """Change where episodes start, after the reset; returns the observations from there."""
@@ -36,6 +37,10 @@ class Probe(ABC):
     @abstractmethod
     def step(self, step: int, terminated: Tensor, truncated: Tensor) -> None:
         """Measure after a control step, which are counted from 0; where episodes ended the state is a new one's."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Ask for it no longer: others may be judged after this."""
 
     @abstractmethod
     def report(self) -> dict[str, Any]:

@@ -40,9 +40,9 @@ def kinds_of(cfg: TerrainGeneratorCfg) -> list[str]:
 
 
 def robots_per_direction(cfg: TerrainGeneratorCfg, about: int) -> int:
-    """A number near `about` that gives every kind and level as many robots, two at least."""
+    """A number near `about` that gives every kind and level as many robots, one at least."""
     cells = len(kinds_of(cfg)) * cfg.init_levels
-    return cells * max(2, round(about / cells))
+    return cells * max(1, round(about / cells))
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,21 @@ class Deal:
     sides: Tensor
     """In quarter turns, the way from the start to the middle of the cell."""
 
+    def of(self, robots: Tensor) -> Deal:
+        """Where some of them go."""
+        rows = robots.cpu()
+        return Deal(self.kinds[rows], self.levels[rows], self.columns[rows], self.sides[rows])
 
-def deal(cfg: TerrainGeneratorCfg, directions: int, num_envs: int) -> Deal:
-    """The same ground for each direction, which are equal blocks of environments."""
+
+def deal(cfg: TerrainGeneratorCfg, directions: int, robots: int) -> Deal:
+    """The same ground for each direction, which are equal blocks of robots."""
     names, columns = kinds_of(cfg), cfg.column_kinds()
     cells = directions * len(names) * cfg.init_levels
-    if num_envs % cells:
-        raise ValueError(f"{num_envs} environments cannot be dealt evenly to {cells} of direction, kind and level")
-    copies = num_envs // cells
+    if robots % cells:
+        raise ValueError(f"{robots} robots cannot be dealt evenly to {cells} of direction, kind and level")
+    copies = robots // cells
     kinds = torch.arange(len(names)).repeat_interleave(copies * cfg.init_levels).repeat(directions)
-    levels = torch.arange(cfg.init_levels).repeat(num_envs // cfg.init_levels)
+    levels = torch.arange(cfg.init_levels).repeat(robots // cfg.init_levels)
     copy = torch.arange(copies).repeat_interleave(cfg.init_levels).repeat(directions * len(names))
     of_kind = [[i for i, name in enumerate(columns) if name == kind] for kind in names]
     return Deal(

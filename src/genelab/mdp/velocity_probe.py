@@ -1,12 +1,14 @@
 """How well a velocity command is followed, one direction at a time.
 
-A mean return hides a policy that walks well forward and not at all sideways. Here groups of environments are each asked
-for one velocity, and each group is judged by itself. On generated ground every group has as many robots on each kind of
-ground and on each level, and a robot is judged while it is over its own cell.
+A mean return hides a policy that walks well forward and not at all sideways. Here groups of robots are each asked for
+one velocity, and each group is judged by itself. On generated ground every group has as many robots on each kind of
+ground and on each level, and a robot is judged while it is over its own cell. The robots of all groups come one after
+the other into however many environments there are.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor
 
 from genelab.managers import Probe, Range
-from genelab.mdp.probe_starts import Deal, deal, kinds_of, robots_per_direction, start_on_relief
+from genelab.mdp.probe_starts import deal, kinds_of, robots_per_direction, start_on_relief
 from genelab.scene.terrains import GeneratedTerrain
 
 if TYPE_CHECKING:
@@ -59,14 +61,15 @@ def directions_of(lin_vel_x: Range, lin_vel_y: Range, ang_vel_z: Range) -> dict[
 
 
 class VelocityProbe(Probe):
-    """Drives equal groups of environments in all directions."""
+    """Drives equal groups of robots in all directions."""
 
     name = "velocity"
     seconds = 10.0
     settle = 1.0
     """Seconds at the start that do not count."""
     envs_per_direction = 64
-    """Robots in each direction; on generated ground, the nearest number that can be dealt evenly."""
+    """Robots in each direction, if there are as many environments, else so many; on generated ground, the nearest
+    number that can be dealt evenly."""
 
     def __init__(self, term: VelocityCommand) -> None:
         env, terrain = term.env, term.env.scene.terrain
@@ -74,44 +77,52 @@ class VelocityProbe(Probe):
         self.term = term
         self.terrain = terrain if isinstance(terrain, GeneratedTerrain) else None
         self.wanted = directions_of(**term.ranges)
-        self.group = env.num_envs // len(self.wanted)
-        """Robots in each direction, as many as there are."""
+        about = min(self.envs_per_direction, env.num_envs)
+        self.group = about if self.terrain is None else robots_per_direction(self.terrain.cfg, about)
+        """Robots in each direction."""
+        self.robots = self.group * len(self.wanted)
+        """All of them."""
         rows = torch.tensor(list(self.wanted.values()), device=env.device, dtype=env.dtype)
         self._command = rows.repeat_interleave(self.group, dim=0)
-        self._dealt: Deal | None = None
-        self._way = torch.zeros(env.num_envs, 3, device=env.device)
-        self._time = torch.zeros(env.num_envs, device=env.device)
+        self._dealt = None if self.terrain is None else deal(self.terrain.cfg, len(self.wanted), self.robots)
+        self._way = torch.zeros(self.robots, 3, device=env.device)
+        self._time = torch.zeros(self.robots, device=env.device)
         self._speed = torch.zeros_like(self._time)
-        self._alive = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
-        self._fell = torch.zeros_like(self._alive)
+        self._fell = torch.zeros(self.robots, dtype=torch.bool, device=env.device)
+        self._here = torch.arange(env.num_envs, device=env.device)
+        """The robot in each environment; in the last round the first ones may come again, and do not count."""
+        self._alive = torch.ones_like(self._here, dtype=torch.bool)
 
     @property
-    def num_envs(self) -> int:
-        group = self.envs_per_direction
-        if self.terrain is not None:
-            group = robots_per_direction(self.terrain.cfg, group)
-        return group * len(self.wanted)
+    def rounds(self) -> int:
+        return math.ceil(self.robots / self.env.num_envs)
 
-    def begin(self) -> None:
-        self.term.fix(self._command)
+    def begin(self, turn: int) -> None:
+        first = turn * self.env.num_envs
+        robots = torch.arange(first, first + self.env.num_envs, device=self.env.device)
+        self._alive, self._here = robots < self.robots, robots % self.robots
+        self.term.fix(self._command[self._here])
+
+    def end(self) -> None:
+        self.term.release()
 
     def start(self, observations: dict[str, Tensor]) -> dict[str, Tensor]:
-        if self.terrain is None:
+        if self._dealt is None:
             return observations
-        self._dealt = deal(self.terrain.cfg, len(self.wanted), self.env.num_envs)
-        return start_on_relief(self.env, self.term.robot, self._dealt, self._command)
+        return start_on_relief(self.env, self.term.robot, self._dealt.of(self._here), self._command[self._here])
 
     def step(self, step: int, terminated: Tensor, truncated: Tensor) -> None:
-        self._fell |= terminated & self._alive
+        self._fell[self._here[terminated & self._alive]] = True
         self._alive &= ~(terminated | truncated)
         robot, alive = self.term.robot, self._alive
         if self.terrain is not None:
             alive &= self.terrain.in_own_cell(robot.root_pos_w)  # the next one is of another kind or level
         if step * self.env.step_dt >= self.settle:
             velocity = torch.cat((robot.root_lin_vel_b[:, :2], robot.root_ang_vel_b[:, 2:]), dim=1)
-            self._way[alive] += velocity[alive]
-            self._speed[alive] += velocity[alive].norm(dim=1)
-            self._time[alive] += 1.0
+            here = self._here[alive]
+            self._way[here] += velocity[alive]
+            self._speed[here] += velocity[alive].norm(dim=1)
+            self._time[here] += 1.0
 
     @property
     def directions(self) -> list[Direction]:

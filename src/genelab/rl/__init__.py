@@ -9,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from genelab.rl.evaluator import EvalSettings, evaluate_engines, evaluate_physics, evaluate_task
+    from genelab.rl.evaluator import EvalSettings, evaluate_task
     from genelab.rl.exporter import ExportResult, export_task
     from genelab.rl.film_callback import FilmOptions
-    from genelab.rl.monitor import Progress
+    from genelab.rl.monitor import Iteration, IterationHook, Progress
     from genelab.rl.play import PlayResult, play_task, replay_dump
     from genelab.rl.profiling import ProfileCfg
     from genelab.rl.train import EvalOptions, TrainResult, resume_task, train_task
@@ -22,12 +22,12 @@ _HOME = {
     "ExportResult": "genelab.rl.exporter",
     "EvalSettings": "genelab.rl.evaluator",
     "FilmOptions": "genelab.rl.film_callback",
+    "Iteration": "genelab.rl.monitor",
+    "IterationHook": "genelab.rl.monitor",
     "PlayResult": "genelab.rl.play",
     "ProfileCfg": "genelab.rl.profiling",
     "Progress": "genelab.rl.monitor",
     "TrainResult": "genelab.rl.train",
-    "evaluate_engines": "genelab.rl.evaluator",
-    "evaluate_physics": "genelab.rl.evaluator",
     "evaluate_task": "genelab.rl.evaluator",
     "export_task": "genelab.rl.exporter",
     "play_task": "genelab.rl.play",
@@ -41,12 +41,12 @@ __all__ = [
     "EvalSettings",
     "ExportResult",
     "FilmOptions",
+    "Iteration",
+    "IterationHook",
     "PlayResult",
     "ProfileCfg",
     "Progress",
     "TrainResult",
-    "evaluate_engines",
-    "evaluate_physics",
     "evaluate_task",
     "export_task",
     "play_task",

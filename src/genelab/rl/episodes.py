@@ -1,49 +1,97 @@
-"""Episodes as they end: returns, lengths, and what the managers log of them."""
+"""The book of episodes: what came of each, whoever steps the environment."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from genelab.envs import StepResult
+
+SUCCESS = "is_success"
+"""The one key of a step's info that says which environments succeed."""
+
+
+class Episode(NamedTuple):
+    """One that ended."""
+
+    number: int
+    """Which of its environment's, from 0."""
+    environment: int
+    total: float
+    """Its return."""
+    length: int
+    """Control steps."""
+    success: bool
+    """What the step that ended it said; False if it did not say."""
+    details: tuple[float, ...] = ()
+
 
 @dataclass(kw_only=True)
 class Episodes:
-    """Returns and lengths of episodes as they end, and what the managers log of them."""
+    """Keeps episodes as they end, and what the managers log of them."""
 
     num_envs: int
     device: torch.device
     keep: int | None = None
     """How many of the last episodes count; None: all."""
+    quota: int | None = None
+    """How many of the first episodes of each environment count; None: all.
+
+    Taking the first episodes to finish, whoever finishes them, would favour short ones.
+    """
     restarts: bool = True
     """Whether an environment whose episode ended begins another one by itself; if not, `restart` does."""
+    details: Callable[[], Tensor] | None = None
+    """What else to keep of the episodes that end with a step, `(width, N)`; meaningless where none ends."""
 
     def __post_init__(self) -> None:
-        self.returns: deque[float] = deque(maxlen=self.keep)
-        self.lengths: deque[float] = deque(maxlen=self.keep)
-        self._return = torch.zeros(self.num_envs, device=self.device)
-        self._length = torch.zeros(self.num_envs, device=self.device)
+        self.ended: deque[Episode] = deque(maxlen=self.keep)
+        """Those that count, in the order in which they ended."""
+        self.tells_success = False
+        """Whether a step said who succeeds."""
+        self._return = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
+        self._length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        self._count = torch.zeros_like(self._length)
         self._over = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._logs: list[tuple[int, dict[str, Any]]] = []
 
-    def add(self, reward: Tensor, done: Tensor, info: dict[str, Any]) -> None:
+    def add(self, step: StepResult) -> None:
         """Take a step of all environments."""
-        self._return += reward
+        self._return += step.reward
         self._length += 1
+        self.tells_success |= SUCCESS in step.info
+        done = step.done
         if not self.restarts:
             done = done & ~self._over
             self._over |= done
         ended = done.nonzero().flatten()
-        if "log" in info:
-            self._logs.append((max(len(ended), 1), info["log"]))
+        if "log" in step.info:
+            self._logs.append((max(len(ended), 1), step.info["log"]))
         if len(ended):
-            self.returns.extend(self._return[ended].tolist())
-            self.lengths.extend(self._length[ended].tolist())
+            self._note(ended if self.keep is None else ended[-self.keep :], step.info)
+            self._count[ended] += 1
             self._return[ended] = 0.0
-            self._length[ended] = 0.0
+            self._length[ended] = 0
+
+    def _note(self, ended: Tensor, info: dict[str, Any]) -> None:
+        success = info[SUCCESS].to(self.device) if SUCCESS in info else torch.zeros_like(self._over)
+        rows = [ended, self._count[ended], self._return[ended], self._length[ended], success[ended]]
+        details = torch.empty(0, len(ended), device=self.device) if self.details is None else self.details()[:, ended]
+        table = torch.cat((torch.stack([row.double() for row in rows]), details.double()))
+        for environment, number, total, length, succeeded, *more in table.T.tolist():
+            if self.quota is None or number < self.quota:
+                self.ended.append(
+                    Episode(int(number), int(environment), total, int(length), bool(succeeded), tuple(more))
+                )
+
+    def first(self, count: int | None = None) -> Sequence[Episode]:
+        """The first `count` of those that count: the first ones of all environments before the second ones."""
+        return sorted(self.ended)[:count]
 
     def restart(self) -> None:
         """All episodes begin anew; those that were running do not count."""
@@ -52,14 +100,19 @@ class Episodes:
         self._over.zero_()
 
     @property
+    def full(self) -> bool:
+        """Whether every environment has its quota."""
+        return self.quota is not None and len(self.ended) == self.quota * self.num_envs
+
+    @property
     def return_mean(self) -> float | None:
         """Mean return; None before an episode has ended."""
-        return sum(self.returns) / len(self.returns) if self.returns else None
+        return sum(episode.total for episode in self.ended) / len(self.ended) if self.ended else None
 
     @property
     def length_mean(self) -> float | None:
         """Mean length in control steps; None before an episode has ended."""
-        return sum(self.lengths) / len(self.lengths) if self.lengths else None
+        return sum(episode.length for episode in self.ended) / len(self.ended) if self.ended else None
 
     def drain(self) -> dict[str, float]:
         """Mean of what was logged since the last call, by key, over the episodes that ended.
@@ -78,14 +131,15 @@ class Episodes:
     def state(self) -> dict[str, Any]:
         """To go on counting after a stop."""
         return {
-            "returns": list(self.returns),
-            "lengths": list(self.lengths),
+            "returns": [episode.total for episode in self.ended],
+            "lengths": [episode.length for episode in self.ended],
             "return": self._return.cpu(),
             "length": self._length.cpu(),
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
-        self.returns.extend(state["returns"])
-        self.lengths.extend(state["lengths"])
-        self._return, self._length = state["return"].to(self.device), state["length"].to(self.device)
+        """Go on from a saved state; which environments the episodes of before were in is not known."""
+        pairs = zip(state["returns"], state["lengths"], strict=True)
+        self.ended.extend(Episode(-1, -1, total, int(length), False) for total, length in pairs)
+        self._return.copy_(state["return"])
+        self._length.copy_(state["length"])

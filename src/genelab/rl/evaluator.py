@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,12 +22,14 @@ from genelab.errors import ConfigError, GenelabError, UsageError
 from genelab.managers import TerminationTermCfg
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.config import configure
+from genelab.rl.episodes import Episodes
 from genelab.rl.exported import acts_alone
 from genelab.rl.finite import guarded
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.policies import load_policy
-from genelab.rl.probe import probes_of, run_probe
+from genelab.rl.probe import MOST_ROUNDS, probes_of, run_probe
 from genelab.rl.report import Show, show_nothing, write_report
+from genelab.rl.rollout import rollout
 from genelab.rl.run import versions
 from genelab.rl.statistics import mean_interval, overlap, share_interval
 from genelab.sim import ENGINES, ModelError
@@ -181,12 +183,57 @@ def policy_on_task(
         env.close()
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvalSpec:
+    """One evaluation: of what, how, and in which world."""
+
+    task: str
+    """The task's id, as it is registered."""
+    checkpoint: Path
+    settings: EvalSettings
+    overrides: tuple[Override, ...] = ()
+
+    @classmethod
+    def of(
+        cls, task_id: str, checkpoint: str | Path, settings: EvalSettings, best: bool, overrides: Sequence[Override]
+    ) -> EvalSpec:
+        """With the checkpoint that the words stand for; refuses overrides that an evaluation would replace."""
+        path = find_checkpoint(task_id, checkpoint, best=best)
+        refuse_decided(overrides, _DECIDED, "an evaluation")
+        return cls(task=TASKS.entry(task_id).id, checkpoint=path, settings=settings, overrides=tuple(overrides))
+
+    @property
+    def num_envs(self) -> int:
+        """Environments side by side."""
+        return min(self.settings.num_envs, self.settings.episodes)
+
+    def on_engine(self, name: str) -> EvalSpec:
+        """The same on an engine."""
+        return replace(self, overrides=(*self.overrides, Override("env.simulation.engine", name)))
+
+    def in_physics(self, physics: Physics) -> EvalSpec:
+        """The same in a physics."""
+        return replace(self, settings=replace(self.settings, physics=physics))
+
+    def coarse_changes(self) -> dict[str, Any]:
+        """What the coarse physics changes, by path; refuses a task that has one physics for both."""
+        task = TASKS.get(self.task)
+        changes = physics_changes(_judged(task), task.env)
+        if not changes:
+            raise UsageError(f"{self.task} is trained in the physics it is judged in: leave out --physics")
+        refuse_decided(
+            self.overrides, dict.fromkeys(changes, "leave it out, or pass --physics fine"), "the coarse physics"
+        )
+        return changes
+
+
 def evaluate_task(
     task_id: str,
     checkpoint: str | Path,
     settings: EvalSettings | None = None,
     *,
     best: bool = False,
+    compare: Literal["engines", "physics"] | None = None,
     overrides: Sequence[Override] = (),
     out: Path | None = None,
     notify: Callable[[str], None] = lambda message: None,
@@ -194,33 +241,23 @@ def evaluate_task(
 ) -> dict[str, Any]:
     """Evaluate a checkpoint in the task's play config; returns the report, and writes it to `out`.
 
-    `checkpoint` and `best` are as for `find_checkpoint`.
+    `checkpoint` and `best` are as for `find_checkpoint`. With `compare` the report has one of each engine that can run
+    here and express the model, at least two, under `engines`; or, whatever `settings` say, one of the physics of
+    judging and one of that of training under `variants`. How the others differ from the first is beside them.
     """
-    settings = settings or EvalSettings()
-    path = _prepare(task_id, checkpoint, best, settings.physics, overrides, out)
-    report = _evaluate(task_id, path, settings, overrides, notify, show)
+    spec = EvalSpec.of(task_id, checkpoint, settings or EvalSettings(), best, overrides)
+    changes = spec.coarse_changes() if compare == "physics" or spec.settings.physics == "coarse" else {}
     if out is not None:
-        write_report(report, out)
-    return report
-
-
-def evaluate_engines(
-    task_id: str,
-    checkpoint: str | Path,
-    settings: EvalSettings | None = None,
-    *,
-    best: bool = False,
-    overrides: Sequence[Override] = (),
-    out: Path | None = None,
-    notify: Callable[[str], None] = lambda message: None,
-    show: Show = show_nothing,
-) -> dict[str, Any]:
-    """Evaluate a checkpoint on every engine, one after the other, and compare with the first; else as `evaluate_task`.
-
-    An engine that cannot run here, or cannot express the model, is left out with a remark, if two others remain.
-    """
-    settings = settings or EvalSettings()
-    path = _prepare(task_id, checkpoint, best, settings.physics, overrides, out)
+        check_out(out)
+    if compare is None:
+        report = _evaluate(spec, notify, show)
+        if out is not None:
+            write_report(report, out)
+        return report
+    report = {"task": spec.task, "checkpoint": str(spec.checkpoint)}
+    if compare == "physics":
+        variants = {str(name): spec.in_physics(name) for name in PHYSICS}
+        return _compare({**report, "changes": changes}, "variants", variants, out, notify, show)
     able, unable = ENGINES.runnable()
     if len(able) < 2:
         raise UsageError(
@@ -228,39 +265,14 @@ def evaluate_engines(
         )
     for reason in unable.values():
         notify(f"left out: {reason}")
-    variants = {name: (settings, [*overrides, Override("env.simulation.engine", name)]) for name in able}
-    report = {"task": TASKS.entry(task_id).id, "checkpoint": str(path)}
+    variants = {name: spec.on_engine(name) for name in able}
     return _compare(report, "engines", variants, out, notify, show, not_run=list(unable))
-
-
-def evaluate_physics(
-    task_id: str,
-    checkpoint: str | Path,
-    settings: EvalSettings | None = None,
-    *,
-    best: bool = False,
-    overrides: Sequence[Override] = (),
-    out: Path | None = None,
-    notify: Callable[[str], None] = lambda message: None,
-    show: Show = show_nothing,
-) -> dict[str, Any]:
-    """Evaluate a checkpoint in the physics of judging and in that of training, and compare; else like `evaluate_task`.
-
-    Whatever `settings` say, both are done. A task that has one physics for both is refused.
-    """
-    settings = settings or EvalSettings()
-    path = _prepare(task_id, checkpoint, best, "coarse", overrides, out)
-    task = TASKS.get(task_id)
-    changes = physics_changes(_judged(task), task.env)
-    variants = {str(name): (replace(settings, physics=name), overrides) for name in PHYSICS}
-    report = {"task": TASKS.entry(task_id).id, "checkpoint": str(path), "changes": changes}
-    return _compare(report, "variants", variants, out, notify, show)
 
 
 def _compare(
     report: dict[str, Any],
     key: str,
-    variants: Mapping[str, tuple[EvalSettings, Sequence[Override]]],
+    variants: Mapping[str, EvalSpec],
     out: Path | None,
     notify: Callable[[str], None],
     show: Show,
@@ -270,10 +282,10 @@ def _compare(
     done: dict[str, Any] = {}
     to_come = list(variants)
     report |= {key: done, "difference": None, "differences": {}, "not_run": [*variants, *not_run]}
-    for name, (settings, overrides) in variants.items():
+    for name, spec in variants.items():
         to_come.remove(name)
         try:
-            done[name] = _evaluate(report["task"], Path(report["checkpoint"]), settings, overrides, notify, show)
+            done[name] = _evaluate(spec, notify, show)
             report["not_run"].remove(name)
         except ModelError as error:
             if len(done) + len(to_come) < 2:
@@ -286,24 +298,6 @@ def _compare(
         if out is not None:  # now, for the next one may crash
             write_report(report, out)
     return report
-
-
-def _prepare(
-    task_id: str, word: str | Path, best: bool, physics: Physics, overrides: Sequence[Override], out: Path | None
-) -> Path:
-    """The checkpoint, once nothing is left that could be refused later."""
-    path = find_checkpoint(task_id, word, best=best)
-    refuse_decided(overrides, _DECIDED, "an evaluation")
-    if physics == "coarse":
-        task = TASKS.get(task_id)
-        changes = physics_changes(_judged(task), task.env)
-        if not changes:
-            name = TASKS.entry(task_id).id
-            raise UsageError(f"{name} is trained in the physics it is judged in: leave out --physics")
-        refuse_decided(overrides, dict.fromkeys(changes, "leave it out, or pass --physics fine"), "the coarse physics")
-    if out is not None:
-        check_out(out)
-    return path
 
 
 def difference(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
@@ -325,23 +319,17 @@ def difference(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _evaluate(
-    task_id: str,
-    checkpoint: Path,
-    settings: EvalSettings,
-    overrides: Sequence[Override],
-    notify: Callable[[str], None],
-    show: Show,
-) -> dict[str, Any]:
+def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict[str, Any]:
+    """The report of one evaluation, in one world."""
     start = time.perf_counter()
-    num_envs = min(settings.num_envs, settings.episodes)
+    settings = spec.settings
     with policy_on_task(
-        task_id,
-        checkpoint,
-        num_envs=num_envs,
+        spec.task,
+        spec.checkpoint,
+        num_envs=spec.num_envs,
         deterministic=settings.deterministic,
         physics=settings.physics,
-        overrides=overrides,
+        overrides=spec.overrides,
         notify=notify,
     ) as (env, setup):
         result = evaluate(
@@ -353,50 +341,39 @@ def _evaluate(
             notify=notify,
             show=show,
         )
-        engine, longest = env.scene.engine.name, env.max_episode_length_s
-        steps = {"physics_dt": env.physics_dt, "decimation": env.cfg.decimation}
-        probes = probes_of(env) if settings.probe else {}
-        if probes and acts_alone(checkpoint):
-            for _, probe in probes.values():
+        probed = {}
+        for section, probe in (probes_of(env) if settings.probe else {}).items():
+            if acts_alone(spec.checkpoint):
                 why = "a recurrent TorchScript policy acts for one robot; export it with --format onnx"
                 notify(f"no {probe.name} probe: {why}")
-            probes = {}
-        sizes = {section: (command, probe.num_envs) for section, (command, probe) in probes.items()}
-    probed = {}
-    for section, (command, robots) in sizes.items():
-        with policy_on_task(
-            task_id,
-            checkpoint,
-            num_envs=robots,
-            deterministic=settings.deterministic,
-            physics=settings.physics,
-            overrides=overrides,
-            notify=notify,
-        ) as (env, setup):
-            (probe,) = [probe for name, probe in probes_of(env).values() if name == command]
-            probed[section] = run_probe(env, setup, probe, seed=settings.seed, show=show).report()
-    return {
-        "task": TASKS.entry(task_id).id,
-        "checkpoint": str(checkpoint),
-        "num_episodes": len(result.returns),
-        "episodes_requested": settings.episodes,
-        "metrics": {**result.summary(), **result.intervals()},
-        "wall_clock_seconds": round(time.perf_counter() - start, 3),
-        "seed": settings.seed,
-        "deterministic": settings.deterministic,
-        "evaluated_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "num_envs": num_envs,
-        "engine": engine,
-        "physics": settings.physics,
-        **steps,
-        "max_episode_length_s": longest,
-        "task_metrics": result.task_metrics,
-        "rewards": result.rewards,
-        "terminations": result.terminations,
-        **probed,
-        "overrides": [f"{override.path}={override.text}" for override in overrides],
-        "versions": versions(),
-    }
+            elif probe.rounds > MOST_ROUNDS:
+                enough = math.ceil(probe.rounds * env.num_envs / MOST_ROUNDS)
+                notify(f"no {probe.name} probe: {env.num_envs} environments are too few; {enough} would do")
+            else:
+                probed[section] = run_probe(env, setup, probe, seed=settings.seed, show=show).report()
+        return {
+            "task": spec.task,
+            "checkpoint": str(spec.checkpoint),
+            "num_episodes": len(result.returns),
+            "episodes_requested": settings.episodes,
+            "metrics": {**result.summary(), **result.intervals()},
+            "wall_clock_seconds": round(time.perf_counter() - start, 3),
+            "seed": settings.seed,
+            "deterministic": settings.deterministic,
+            "evaluated_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "num_envs": env.num_envs,
+            "engine": env.scene.engine.name,
+            "physics": settings.physics,
+            "physics_dt": env.physics_dt,
+            "decimation": env.cfg.decimation,
+            "max_episode_length_s": env.max_episode_length_s,
+            "task_metrics": result.task_metrics,
+            "rewards": result.rewards,
+            "terminations": result.terminations,
+            **probed,
+            "overrides": [f"{override.path}={override.text}" for override in spec.overrides],
+            "versions": versions(),
+        }
 
 
 @torch.inference_mode()
@@ -410,97 +387,47 @@ def evaluate(
     notify: Callable[[str], None] = lambda message: None,
     show: Show = show_nothing,
 ) -> Evaluation:
-    """Run the first ⌈episodes / num_envs⌉ episodes of every environment and keep `episodes` of them.
+    """Run the first ⌈episodes / num_envs⌉ episodes of every environment and keep `episodes` of them."""
+    managers = (env.metrics_manager, env.reward_manager, env.termination_manager)
 
-    Taking the first episodes to finish, whoever finishes them, would favour short ones.
-    """
+    def details() -> Tensor:
+        parts = (env.metrics_manager.finished, env.reward_manager.finished, env.termination_manager.values)
+        return torch.cat([part.double() for part in parts])
+
     quota = math.ceil(episodes / env.num_envs)
+    book = Episodes(num_envs=env.num_envs, device=env.device, quota=quota, details=details)
     torch.manual_seed(seed)  # a stochastic policy draws from it
-    observations, _ = env.reset(seed=seed)
-    setup.reset(None)
-    book = _Book(env, quota)
-    step = 0
     with guarded(env):
-        while book.done < quota * env.num_envs:
-            if max_steps is not None and step >= max_steps:
+        for step in rollout(env, setup, seed=seed, steps=max_steps):
+            book.add(step)
+            show("episodes", len(book.ended), quota * env.num_envs)
+            if book.full:
                 break
-            result = env.step(setup.policy(observations))
-            observations = result.observations
-            setup.reset(result.done)
-            book.add(result.reward, result.done, result.info)
-            step += 1
-            show("episodes", book.done, quota * env.num_envs)
-    evaluation = book.close(episodes)
+    evaluation = _summed_up(book, episodes, [list(manager.terms) for manager in managers])
     if len(evaluation.returns) < episodes:
         ended = f"only {len(evaluation.returns)} of {episodes} episodes ended within --max-steps {max_steps}"
         notify(f"{ended}: short ones count for too much")
     return evaluation
 
 
-class _Book:
-    """Keeps the first `quota` episodes of every environment."""
-
-    def __init__(self, env: ManagerBasedRlEnv, quota: int) -> None:
-        self._env = env
-        managers = (env.metrics_manager, env.reward_manager, env.termination_manager)
-        self._names = [list(manager.terms) for manager in managers]
-        width = 3 + sum(len(names) for names in self._names)
-        # Return, length and success, then the terms of each manager.
-        self._episodes = torch.zeros(width, env.num_envs, quota, dtype=torch.float64, device=env.device)
-        self._count = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
-        self._return = torch.zeros(env.num_envs, dtype=torch.float64, device=env.device)
-        self._length = torch.zeros_like(self._return)
-        self._quota = quota
-        self._has_success = False
-
-    @property
-    def done(self) -> int:
-        """Episodes that were kept; every environment has its quota of them in the end."""
-        return int(self._count.sum())
-
-    def add(self, reward: Tensor, done: Tensor, info: dict[str, Any]) -> None:
-        """Take a step."""
-        self._return += reward
-        self._length += 1
-        self._has_success |= "is_success" in info
-        rows = (done & (self._count < self._quota)).nonzero().flatten()
-        if len(rows):
-            self._episodes[:, rows, self._count[rows]] = self._ended(info)[:, rows]
-            self._count[rows] += 1
-        self._return[done] = 0.0
-        self._length[done] = 0.0
-
-    def _ended(self, info: dict[str, Any]) -> Tensor:
-        """The episodes that end with this step, `(width, N)`; meaningless where none ends."""
-        env = self._env
-        success = info.get("is_success", torch.zeros_like(self._length))
-        parts = (
-            torch.stack([self._return, self._length, success.double()]),
-            env.metrics_manager.finished,
-            env.reward_manager.finished,
-            env.termination_manager.values,
+def _summed_up(book: Episodes, episodes: int, names: Sequence[Sequence[str]]) -> Evaluation:
+    """What came of the first episodes; `names` are the metrics, rewards and terminations in their details."""
+    kept = book.first(episodes)
+    if not kept:
+        raise GenelabError("no episode ended in the steps allowed: raise --max-steps")
+    broken = sum(not math.isfinite(episode.total) for episode in kept)
+    if broken:
+        raise GenelabError(
+            f"{broken} of {len(kept)} episodes have a return that is no finite number: the rewards are too large"
         )
-        return torch.cat([part.double() for part in parts])
-
-    def close(self, episodes: int) -> Evaluation:
-        """The result; the first episodes of all environments before the second ones."""
-        finished = torch.arange(self._quota, device=self._count.device) < self._count[:, None]
-        keep = finished.T.flatten().nonzero().flatten()[:episodes]
-        if not len(keep):
-            raise GenelabError("no episode ended in the steps allowed: raise --max-steps")
-        columns = self._episodes.transpose(1, 2).flatten(1)[:, keep].cpu()
-        broken = int((~columns[0].isfinite()).sum())
-        if broken:
-            raise GenelabError(
-                f"{broken} of {len(keep)} episodes have a return that is no finite number: the rewards are too large"
-            )
-        means = iter(columns[3:].mean(dim=1).tolist())
-        metrics, rewards, terminations = ({name: next(means) for name in names} for names in self._names)
-        return Evaluation(
-            returns=columns[0].tolist(),
-            lengths=columns[1].int().tolist(),
-            successes=columns[2].bool().tolist() if self._has_success else None,
-            task_metrics={name: value if math.isfinite(value) else None for name, value in metrics.items()},
-            rewards=rewards,
-            terminations=terminations,
-        )
+    columns = torch.tensor([episode.details for episode in kept], dtype=torch.float64).T.contiguous()
+    means = iter(columns.mean(dim=1).tolist())
+    metrics, rewards, terminations = ({name: next(means) for name in each} for each in names)
+    return Evaluation(
+        returns=[episode.total for episode in kept],
+        lengths=[episode.length for episode in kept],
+        successes=[episode.success for episode in kept] if book.tells_success else None,
+        task_metrics={name: value if math.isfinite(value) else None for name, value in metrics.items()},
+        rewards=rewards,
+        terminations=terminations,
+    )

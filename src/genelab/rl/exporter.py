@@ -23,7 +23,7 @@ from genelab.config import TASKS, Override, atomic_write_files, check_out
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError, summary
 from genelab.managers.observations import ObservationGroup
-from genelab.rl.backends.base import Actor, InferenceSetup, need_library, select_backend
+from genelab.rl.backends.base import Actor, InferenceSetup, Observations, need_library, select_backend
 from genelab.rl.evaluator import policy_on_task
 from genelab.rl.export_metadata import describe, input_names, output_names
 from genelab.rl.exported import (
@@ -35,6 +35,7 @@ from genelab.rl.exported import (
     read_metadata,
 )
 from genelab.rl.locate import find_checkpoint
+from genelab.rl.rollout import rollout
 
 Format = Literal["torchscript", "onnx"]
 
@@ -251,20 +252,27 @@ def collect(
     In mid-run half of the environments lose their memory, though their episodes go on.
     """
     env.observation_manager.leave_raw(group.name for group in groups)
-    observations, _ = env.reset(seed=_SEED)
-    setup.reset(None)
-    raw, actions, resets = [], [], []
-    for step in range(_STEPS):
+    raw: list[Tensor] = []
+    actions: list[Tensor] = []
+    resets: list[Tensor] = []
+
+    def act(observations: Observations) -> Tensor:
         raw.append(torch.cat([observations[group.name] for group in groups], dim=1))
         seen = {} if takes_raw else {group.name: group.process(observations[group.name]) for group in groups}
         action = setup.policy({**observations, **seen})
         actions.append(action.clone())
-        observations, _, terminated, truncated, _ = env.step(action)
-        forget = terminated | truncated
-        if step == _STEPS // 2:
-            forget[: env.num_envs // 2] = True
-        setup.reset(forget)
-        resets.append(forget.clone())
+        return action
+
+    def forget(dones: Tensor | None) -> None:
+        if dones is not None:
+            dones = dones.clone()
+            if len(resets) == _STEPS // 2:
+                dones[: env.num_envs // 2] = True
+            resets.append(dones)
+        setup.reset(dones)
+
+    for _ in rollout(env, InferenceSetup(policy=act, reset=forget), seed=_SEED, steps=_STEPS):
+        pass
     raw_, actions_ = (torch.stack(values).to(_CPU, torch.float32) for values in (raw, actions))
     return Experience(raw=raw_, actions=actions_, resets=torch.stack(resets).to(_CPU))
 

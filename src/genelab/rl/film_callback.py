@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError
 from genelab.rl.backends.base import InferenceSetup, Learner
 from genelab.rl.monitor import Iteration, IterationHook
+from genelab.rl.rollout import rollout
 from genelab.viewer import Film, FilmCfg
 
 
@@ -34,16 +36,9 @@ class FilmOptions:
 @torch.inference_mode()
 def film_policy(env: ManagerBasedRlEnv, setup: InferenceSetup, cfg: FilmCfg, *, steps: int, seed: int) -> None:
     """Film what a policy does in so many control steps after a reset."""
-    film = Film(env, cfg)
-    try:
-        observations, _ = env.reset(seed=seed)
-        setup.reset(None)
-        for _ in range(steps):
-            observations, _, terminated, truncated, _ = env.step(setup.policy(observations))
-            setup.reset(terminated | truncated)
+    with closing(Film(env, cfg)) as film:
+        for _ in rollout(env, setup, seed=seed, steps=steps):
             film.after_step()
-    finally:
-        film.close()
 
 
 class FilmCallback(IterationHook):

@@ -209,7 +209,7 @@ class TrainMonitor(Watcher):
         """A control step of all environments has been made."""
         if self._started is None:
             self._started = time.perf_counter()  # building networks and buffers is no pace to go by
-        self.episodes.add(step.reward, step.done, step.info)
+        self.episodes.add(step)
         self.env_steps += len(step.reward) * self.world_size
 
     def iteration(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from genelab.config import TASKS, Override
-from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env
+from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, StepResult, make_env
 from genelab.errors import UsageError
 from genelab.rl.backends import InferenceSetup
 from genelab.rl.config import configure
@@ -22,6 +22,7 @@ from genelab.rl.locate import find_checkpoint, pretrained_policy
 from genelab.rl.nan_guard import NanGuard, Replay, load_replay
 from genelab.rl.policies import load_policy, random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, Tracer, profiler
+from genelab.rl.rollout import Rollout
 from genelab.viewer import Film, FilmCfg, Onlooker, ViewerCfg, has_display, open_viewer
 
 DUMPS = Path("logs/play")
@@ -205,15 +206,15 @@ def _choose_viewer(
     return viewer
 
 
-class Player:
+class Player(Rollout):
     """A task being played: who acts, what was seen last, how it went."""
 
+    env: ManagerBasedEnv
     steerable = True
 
     def __init__(self, env: ManagerBasedEnv, agent: Agent, agent_cfg: Any, policy: Path | None) -> None:
-        self.env = env
+        super().__init__(env, InferenceSetup(policy=random_policy(env) if agent == "random" else zero_policy(env)))
         self.environment = 0
-        self.steps = 0
         self.reward: Tensor | None = None
         self.policy = agent if policy is None else policy.name
         self.checkpoints = {} if policy is None else _neighbours(policy)
@@ -222,23 +223,20 @@ class Player:
         self._episodes = Episodes(num_envs=env.num_envs, device=env.device, restarts=restarts)
         self._seconds = 0.0
         self._restarted_at = 0
-        self._observations: dict[str, Tensor] = {}
-        self._setup = InferenceSetup(policy=random_policy(env) if agent == "random" else zero_policy(env))
         if policy is not None and isinstance(env, ManagerBasedRlEnv):
-            self._setup = load_policy(env, agent_cfg, policy)
+            self.setup = load_policy(env, agent_cfg, policy)
 
-    def restart(self) -> None:
+    def restart(self, *, seed: int | None = None) -> None:
         """Start all environments anew."""
-        self._observations, _ = self.env.reset()
-        self._setup.reset(None)
+        super().restart(seed=seed)
         self._episodes.restart()
         self._restarted_at = self.steps
 
     def load(self, name: str) -> None:
         """Let a checkpoint beside the policy act."""
         assert isinstance(self.env, ManagerBasedRlEnv)
-        self._setup = load_policy(self.env, self._agent_cfg, self.checkpoints[name])
-        self._setup.reset(None)
+        self.setup = load_policy(self.env, self._agent_cfg, self.checkpoints[name])
+        self.setup.reset(None)
         self.policy = name
 
     def play(
@@ -250,13 +248,13 @@ class Player:
     ) -> None:
         """Play so many control steps, or until an onlooker has seen enough."""
         with torch.inference_mode():
-            self._start()
+            self.restart(seed=self.env.seed)
             start = time.perf_counter()
             try:
                 while total is None or self.steps < total:
                     if not all(onlooker.before_step() for onlooker in onlookers):
                         break
-                    self._step()
+                    self.step()
                     for onlooker in onlookers:
                         onlooker.after_step()
                     if tracer is not None:
@@ -266,24 +264,16 @@ class Player:
             finally:
                 self._seconds = time.perf_counter() - start
 
-    def _start(self) -> None:
-        self._observations, _ = self.env.reset(seed=self.env.seed)
-        self._setup.reset(None)
-
-    def _act(self) -> Tensor:
+    def act(self) -> Tensor:
         playback = self.env.cfg.playback
-        if playback is None:
-            return self._setup.policy(self._observations)
-        return playback(self.env, self.steps - self._restarted_at)
+        return super().act() if playback is None else playback(self.env, self.steps - self._restarted_at)
 
-    def _step(self) -> None:
-        action = self._act()
-        self._observations, *outcome = self.env.step(action)
-        if isinstance(self.env, ManagerBasedRlEnv):
-            self.reward, terminated, truncated, _ = outcome
-            self._episodes.add(self.reward, terminated | truncated, {})
-            self._setup.reset(terminated | truncated)
-        self.steps += 1
+    def step(self) -> Any:
+        answer = super().step()
+        if isinstance(answer, StepResult):
+            self.reward = answer.reward
+            self._episodes.add(answer)
+        return answer
 
     def result(self, frames: int, traces: Path | None) -> PlayResult:
         """What was done."""
@@ -293,7 +283,7 @@ class Player:
             seed=self.env.seed,
             steps=self.steps,
             seconds=self._seconds,
-            episodes=len(self._episodes.returns),
+            episodes=len(self._episodes.ended),
             return_mean=self._episodes.return_mean,
             length_mean=self._episodes.length_mean,
             frames=frames,
@@ -311,32 +301,30 @@ class ReplayPlayer(Player):
         self._replay = replay
         self._actions = replay.actions.to(replay.env.device)
         self._show = show
-        self._start()
+        self.restart()
 
-    def restart(self) -> None:
-        """Go back to where the dump begins."""
-        self._start()
-        self._episodes.restart()
-
-    def _start(self) -> None:
+    def restart(self, *, seed: int | None = None) -> None:
+        """Go back to where the dump begins; its random numbers are in it."""
         self._replay.rewind()
+        self._episodes.restart()
         self._done = 0
 
-    def _act(self) -> Tensor:
+    def act(self) -> Tensor:
         if self._done == len(self._actions):
             self.restart()
         return self._actions[self._done]
 
-    def _step(self) -> None:
-        super()._step()
+    def step(self) -> Any:
+        answer = super().step()
         self._done += 1
         if len(self._actions) - _REPLAY_SHOWN < self._done == self.steps:  # in numbers once
             self._show(self._line())
+        return answer
 
     def _line(self) -> str:
         i, reward = self.environment, self.reward
         assert reward is not None
-        seen = ", ".join(f"{name} {_row(values[i])}" for name, values in self._observations.items())
+        seen = ", ".join(f"{name} {_row(values[i])}" for name, values in self.observations.items())
         action = _row(self._actions[self._done - 1, i])
         return f"step {self._done}/{len(self._actions)}: action {action}, {seen}, reward {reward[i]:.4g}"
 

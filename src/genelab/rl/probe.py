@@ -11,18 +11,22 @@ from genelab.managers import Probe
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.finite import guarded
 from genelab.rl.report import Show, show_nothing
+from genelab.rl.rollout import rollout
+
+MOST_ROUNDS = 48
+"""A probe that would need more of them has too few environments."""
 
 Kind = TypeVar("Kind", bound=Probe)
 
 
-def probes_of(env: ManagerBasedRlEnv) -> dict[str, tuple[str, Probe]]:
-    """By section of a report: the command, and its probe. Of two alike, the second goes by its command, too."""
-    found: dict[str, tuple[str, Probe]] = {}
+def probes_of(env: ManagerBasedRlEnv) -> dict[str, Probe]:
+    """By section of a report. Of two alike, the second goes by its command, too."""
+    found: dict[str, Probe] = {}
     for command, term in env.commands.terms.items():
         probe = term.probe()
         if probe is not None:
             section = f"{probe.name}_probe"
-            found[section if section not in found else f"{command}_{section}"] = command, probe
+            found[section if section not in found else f"{command}_{section}"] = probe
     return found
 
 
@@ -30,16 +34,14 @@ def probes_of(env: ManagerBasedRlEnv) -> dict[str, tuple[str, Probe]]:
 def run_probe(
     env: ManagerBasedRlEnv, setup: InferenceSetup, probe: Kind, *, seed: int, show: Show = show_nothing
 ) -> Kind:
-    """Let a policy act under a probe of this environment's; `probe.num_envs` tells how many there should be."""
-    probe.begin()
-    observations, _ = env.reset(seed=seed)
-    observations = probe.start(observations)
-    setup.reset(None)
+    """Let a policy act under a probe of this environment's, round after round, each with random numbers of its own."""
     steps = round(probe.seconds / env.step_dt)
     with guarded(env):
-        for step in range(steps):
-            observations, _, terminated, truncated, _ = env.step(setup.policy(observations))
-            setup.reset(terminated | truncated)
-            probe.step(step, terminated, truncated)
-            show(f"steps of the {probe.name} probe", step + 1, steps)
+        for turn in range(probe.rounds):
+            probe.begin(turn)
+            # Seeds beyond 32 bits are no other evaluation's.
+            for i, step in enumerate(rollout(env, setup, seed=seed + (turn << 32), steps=steps, start=probe.start)):
+                probe.step(i, step.terminated, step.truncated)
+                show(f"steps of the {probe.name} probe", turn * steps + i + 1, probe.rounds * steps)
+    probe.end()
     return probe
