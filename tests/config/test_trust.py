@@ -65,7 +65,7 @@ def spec_task() -> TaskCfg:
         ("nowhere.at_all:x", "nowhere brings no task; if you trust it, pass --import nowhere"),
         ("torch:save", "torch brings no task"),
         ("genelab.config.files:atomic_write_text", "only functions of genelab.mdp and genelab.scene are for configs"),
-        ("genelab.rl.launch:Process", "only functions of genelab.mdp and genelab.scene are for configs"),
+        ("genelab.rl.launch.process:Process", "only functions of genelab.mdp and genelab.scene are for configs"),
         ("genelab.mdpx:f", "only functions of genelab.mdp and genelab.scene are for configs"),
         ("genelab_pendulum.__main__:x", "genelab_pendulum brings no task"),
     ],

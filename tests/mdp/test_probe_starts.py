@@ -13,7 +13,7 @@ from genelab.config import TASKS
 from genelab.envs import ManagerBasedRlEnv
 from genelab.mdp.probe_starts import Deal, deal, kinds_of, robots_per_direction, start_on_relief
 from genelab.mdp.velocity_probe import directions_of
-from genelab.rl.evaluator import eval_cfg
+from genelab.rl.world import eval_cfg
 from genelab.scene.terrains import (
     BoxesCfg,
     GeneratedTerrain,

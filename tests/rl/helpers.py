@@ -14,7 +14,8 @@ from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import UsageError
 from genelab.rl import TrainResult, train_task
 from genelab.rl.backends import select_backend
-from genelab.rl.evaluator import eval_cfg, evaluate
+from genelab.rl.evaluator import evaluate
+from genelab.rl.world import eval_cfg
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 TASK = "Test-v0"

@@ -18,7 +18,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import ConfigError, UsageError
 from genelab.managers import MetricTermCfg
 from genelab.rl import EvalSettings, evaluate_task, train_task
-from genelab.rl.evaluator import check_control_step, policy_on_task, world_of_run
+from genelab.rl.world import check_control_step, policy_on_task, world_of_run
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 TASK = "Test-Coarse-v0"

@@ -14,9 +14,9 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.rl import EvalOptions, resume_task, train_task
 from genelab.rl.config import BackendConfig, RlGamesAgentCfg, Sb3AgentCfg, Sb3OnPolicyCfg, SkrlAgentCfg
 from genelab.rl.eval_callback import _in_words
-from genelab.rl.evaluator import eval_cfg
 from genelab.rl.monitor import TrainMonitor
 from genelab.rl.train import _Training
+from genelab.rl.world import eval_cfg
 from tests.rl.helpers import PENDULUM, train_agent
 
 pytestmark = pytest.mark.usefixtures("alone")

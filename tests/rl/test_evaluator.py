@@ -20,7 +20,8 @@ from genelab.errors import GenelabError
 from genelab.managers import MetricTermCfg, RewardTermCfg, TerminationTermCfg
 from genelab.rl import evaluate_task, train_task
 from genelab.rl.backends import InferenceSetup
-from genelab.rl.evaluator import EvalSettings, EvalSpec, eval_cfg, evaluate
+from genelab.rl.evaluator import EvalSettings, EvalSpec, evaluate
+from genelab.rl.world import eval_cfg
 from genelab.sim import ENGINES, ModelError
 
 TASK = "GeneLab-Inverted-Pendulum-v0"

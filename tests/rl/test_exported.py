@@ -14,9 +14,10 @@ from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import UsageError
 from genelab.rl import export_task, train_task
-from genelab.rl.evaluator import eval_cfg, evaluate
+from genelab.rl.evaluator import evaluate
 from genelab.rl.exported import acts_alone, load_exported
 from genelab.rl.policies import load_policy
+from genelab.rl.world import eval_cfg
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"

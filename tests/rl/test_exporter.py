@@ -34,10 +34,10 @@ from genelab.rl.config import (
     Sb3OnPolicyCfg,
     SkrlAgentCfg,
 )
-from genelab.rl.evaluator import eval_cfg
 from genelab.rl.export_metadata import describe
 from genelab.rl.exported import SUFFIXES, OnnxPolicy, TorchScriptPolicy
 from genelab.rl.policies import load_policy
+from genelab.rl.world import eval_cfg
 from genelab.scene import ArticulationCfg, ImplicitPdActuatorCfg, SceneCfg, mjcf_text
 from genelab.scene.actuators import DcMotorActuatorCfg
 from genelab.scene.entity import InitialStateCfg

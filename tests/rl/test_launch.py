@@ -17,7 +17,7 @@ import torch
 from genelab.cli.main import run
 from genelab.config import load_json
 from genelab.rl import train_task
-from genelab.rl.launch.ranks import Rank
+from genelab.rl.rank import Rank
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 TRAIN = ["train", TASK, "--num-envs", "8", "--max_iterations", "1"]
@@ -25,7 +25,7 @@ TRAIN = ["train", TASK, "--num-envs", "8", "--max_iterations", "1"]
 KEEP_WEIGHTS = """
 import os
 import torch
-from genelab.rl.launch.ranks import FollowerMonitor, Rank
+from genelab.rl.rank import FollowerMonitor, Rank
 from genelab.rl.monitor import TrainMonitor
 
 def keep_weights(save):

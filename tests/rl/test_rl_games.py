@@ -15,7 +15,7 @@ from genelab.errors import UsageError
 from genelab.rl import EvalOptions, TrainResult, resume_task
 from genelab.rl.backends import select_backend
 from genelab.rl.config import RlGamesAgentCfg
-from genelab.rl.evaluator import eval_cfg
+from genelab.rl.world import eval_cfg
 from tests.rl.helpers import (
     PENDULUM,
     agent_of,

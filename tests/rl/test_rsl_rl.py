@@ -20,7 +20,8 @@ from genelab.rl.backends import RslRlVecEnvWrapper, select_backend
 from genelab.rl.backends.rsl_rl.learner import kl_at
 from genelab.rl.backends.rsl_rl.networks import remember
 from genelab.rl.backends.rsl_rl.normalizer import accept_counts, meet_new_columns, widen_count
-from genelab.rl.evaluator import eval_cfg, evaluate
+from genelab.rl.evaluator import evaluate
+from genelab.rl.world import eval_cfg
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"

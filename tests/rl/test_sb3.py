@@ -26,8 +26,9 @@ from genelab.rl.backends.sb3.learner import Sb3Learner
 from genelab.rl.backends.sb3.model import make_model
 from genelab.rl.backends.sb3.state import buffer_bytes
 from genelab.rl.config import Sb3AgentCfg, Sb3HerCfg, Sb3OffPolicyCfg, Sb3OnPolicyCfg
-from genelab.rl.evaluator import eval_cfg, evaluate
+from genelab.rl.evaluator import evaluate
 from genelab.rl.policies import random_policy
+from genelab.rl.world import eval_cfg
 from genelab.scene import ArticulationCfg, ImplicitPdActuatorCfg, SceneCfg, mjcf_text
 from genelab.sim import SimulationCfg
 from genelab_pendulum.memory import TargetCommandCfg

@@ -18,9 +18,9 @@ from genelab.managers import CurriculumTermCfg
 from genelab.rl import EvalOptions, train_task
 from genelab.rl.checkpoint import begin_at_stage
 from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg, Sb3AgentCfg, Sb3OnPolicyCfg
-from genelab.rl.evaluator import policy_on_task
 from genelab.rl.exporter import export_task
 from genelab.rl.play import Player
+from genelab.rl.world import policy_on_task
 
 TASK = "Test-Growing-v0"
 REACHED = {"position_range": (0.85, 0.9)}

@@ -88,7 +88,7 @@ def edit(file: Path, *path: str, value: Any) -> None:
 SHELL = [
     ("os:system", {"command": "touch owned"}),
     ("subprocess:check_output", {"args": "touch owned", "shell": True}),
-    ("genelab.rl.launch:Process", {"command": ["touch", "owned"], "env": {}}),
+    ("genelab.rl.launch.process:Process", {"command": ["touch", "owned"], "env": {}}),
     ("genelab.config.files:atomic_write_text", {"path": "owned", "text": ""}),
     ("genelab.scene.entity:Path.touch", {"self": "owned"}),
 ]

@@ -6,9 +6,9 @@ import pytest
 
 from genelab.config import Override
 from genelab.mdp.velocity_probe import VelocityProbe
-from genelab.rl.evaluator import policy_on_task
 from genelab.rl.locate import pretrained_policy
 from genelab.rl.probe import run_probe
+from genelab.rl.world import policy_on_task
 
 ON = {
     "Genelab-Velocity-Flat-Unitree-Go1-v0": [],

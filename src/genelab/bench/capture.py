@@ -15,7 +15,7 @@ import psutil
 from genelab import __version__
 from genelab.bench.schema import GpuDeviceInfo, Hardware, Versions
 from genelab.rl.backends.registry import BACKENDS
-from genelab.rl.run import cpu_name, git_revision, versions
+from genelab.rl.provenance import cpu_name, git_revision, versions
 from genelab.sim import ENGINES
 
 GB = 1e9

@@ -101,7 +101,7 @@ def start_engine(scenario: Scenario, notify: Callable[[str], None]) -> None:
 def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> Scenario:
     from genelab.envs import ManagerBasedRlEnvCfg
     from genelab.rl.config import configure
-    from genelab.rl.evaluator import eval_cfg
+    from genelab.rl.world import eval_cfg
 
     task = TASKS.entry(workload.task).id
     cfg = TASKS.get(task)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli.command import TaskCommand, task_argument
-from genelab.config import TASKS, Override, atomic_write_bytes, check_out, iter_fields
+from genelab.config import TASKS, Override, check_out, iter_fields, write_out
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
@@ -55,9 +55,9 @@ def command(
     env = make_env(env_cfg)
     tables = _tables(env)
     if mjcf is not None:
-        _write("--mjcf", mjcf, env.scene.spec.to_xml().encode())
+        write_out({mjcf: env.scene.spec.to_xml().encode()}, "--mjcf")
     if terrain is not None:
-        _write("--terrain", terrain, _relief(task, env))
+        write_out({terrain: _relief(task, env)}, "--terrain")
     env.close()
     if as_json:
         click.echo(json.dumps(_json(task, physics, tables, paths), indent=2))
@@ -108,10 +108,3 @@ def _relief(task: str, env: ManagerBasedEnv) -> bytes:
 
     assert isinstance(env.scene.terrain, HeightField)
     return draw_relief(env.scene.terrain, task)
-
-
-def _write(option: str, path: Path, data: bytes) -> None:
-    try:
-        atomic_write_bytes(path, data)
-    except OSError as error:
-        raise click.UsageError(f"{option}: cannot write {path}: {error.strerror}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ import click
 from genelab.cli.command import (
     SEED,
     TaskCommand,
-    add_options,
     say,
     shortcut_overrides,
     simulation_options,
     task_argument,
 )
 from genelab.cli.film import train_film_options, training_film_from
+from genelab.cli.launch import RANK_OPTIONS, SEED_OPTIONS, check_options, launch_options
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
 from genelab.cli.viewer import viewer_from, viewer_options
@@ -39,23 +39,6 @@ _OF_TRAINING = (
 """What a run may be given that its policy does not depend on."""
 _SHORT = {"env.simulation.engine": "engine", "env.simulation.dt": "dt"}
 """Overrides that have an option of their own in every command."""
-
-
-def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that train in several processes."""
-    options = (
-        click.option("--seeds", metavar="1,2,3", help="Train once per seed, each in a process and a directory."),
-        click.option("--parallel", type=click.IntRange(min=1), help="Seeds that train at a time [1]."),
-        click.option("--launcher", type=click.Choice(["local", "ray"]), help="Where the seeds train [local]."),
-        click.option("--ray-address", metavar="ADDRESS", help="Ray cluster [one of this machine]."),
-        click.option("--gpus", type=click.IntRange(min=1), help="Spread the run over so many GPUs, with torchrun."),
-        click.option("--ranks", type=click.IntRange(min=1), help="The same on the CPU: so many processes."),
-        click.option("--num-envs-per-gpu", type=click.IntRange(min=1), help="--num-envs of each rank, not of all."),
-        click.option("--nnodes", type=click.IntRange(min=1), help="Machines that take part, each with --gpus [1]."),
-        click.option("--node-rank", type=click.IntRange(min=0), help="Which of the machines this is."),
-        click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet."),
-    )
-    return add_options(function, *options)
 
 
 @click.command("train", cls=TaskCommand)
@@ -149,7 +132,6 @@ def command(
             "--resume goes on with the run's own config: only --max-iterations, --logger, --eval-*, --video-* and "
             "--no-nan-guard go with it"
         )
-    from genelab.rl.launch import check_options
     from genelab.rl.launch.ranks import enter_rank
     from genelab.rl.loggers import check_logger
 
@@ -228,7 +210,7 @@ def _world(task: str, overrides: Sequence[Override]) -> list[str]:
 
     What is for training only is left out, and so is the agent: the network is the checkpoint's.
     """
-    from genelab.rl.evaluator import world_of_run
+    from genelab.rl.world import world_of_run
 
     words = _imports()
     for change in world_of_run(task, [change for change in overrides if _lasts(change.path.replace("-", "_"))])[1]:
@@ -264,7 +246,6 @@ def _words(ctx: click.Context, without: Sequence[str]) -> list[str]:
 
 
 def _train_ranks(ctx: click.Context, changes: Sequence[Override]) -> None:
-    from genelab.rl.launch import RANK_OPTIONS
     from genelab.rl.launch.ranks import RankOptions, train_ranks
 
     names = ("num_envs", *RANK_OPTIONS)
@@ -275,7 +256,6 @@ def _train_ranks(ctx: click.Context, changes: Sequence[Override]) -> None:
 
 
 def _train_seeds(ctx: click.Context, changes: Sequence[Override]) -> None:
-    from genelab.rl.launch import SEED_OPTIONS
     from genelab.rl.launch.seeds import parse_seeds, train_seeds
 
     options = ctx.params

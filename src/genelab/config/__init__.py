@@ -10,6 +10,8 @@ from genelab.config.files import (
     read_json,
     temporary_name,
     writable_target,
+    write_json_out,
+    write_out,
 )
 from genelab.config.memory import check_memory
 from genelab.config.overrides import (
@@ -62,4 +64,6 @@ __all__ = [
     "temporary_name",
     "to_dict",
     "writable_target",
+    "write_json_out",
+    "write_out",
 ]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from genelab.errors import ConfigError, UsageError
+from genelab.errors import ConfigError, GenelabError, UsageError
 
 MAX_JSON_BYTES = 64 * 2**20
 """No JSON file of ours is larger; one that is was not made by us."""
@@ -88,6 +88,23 @@ def check_out(path: Path, option: str = "--out", *, parents: bool = True) -> Non
         probe.unlink()
     except OSError as error:
         raise UsageError(f"{option}: cannot write {path}: {error.strerror}") from error
+
+
+def write_out(files: Mapping[Path, bytes], option: str = "--out") -> None:
+    """Write what a user asked for, all of it or nothing, or say in one line why it cannot be."""
+    try:
+        atomic_write_files(files)
+    except OSError as error:
+        raise UsageError(f"{option}: cannot write {error.filename or next(iter(files))}: {error.strerror}") from error
+
+
+def write_json_out(value: Any, path: Path, option: str = "--out") -> None:
+    """Write JSON that a user asked for."""
+    try:
+        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    except ValueError as error:
+        raise GenelabError(f"{option}: nothing written to {path}: a number of it is NaN or infinite") from error
+    write_out({path: text.encode()}, option)
 
 
 def temporary_name(target: Path) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from genelab import __version__
-from genelab.config import atomic_write_files, check_out
+from genelab.config import check_out, write_out
 from genelab.errors import UsageError
 from genelab.report.curves import Unit, draw_curves, draw_terms
 from genelab.report.runs import Group, read_groups
@@ -63,10 +63,7 @@ def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> R
         report.table: report.markdown.encode(),
         out: _page(groups, table, unit).encode(),
     }
-    try:
-        atomic_write_files(files)
-    except OSError as error:
-        raise UsageError(f"--out: cannot write {error.filename or out}: {error.strerror}") from error
+    write_out(files)
     return report
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,27 +13,22 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from genelab import mdp
-from genelab.config import TASKS, Override, TaskCfg, apply_overrides, check_out, refuse_decided
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, Physics, physics_changes, with_physics
-from genelab.errors import ConfigError, GenelabError, UsageError
-from genelab.managers import TerminationTermCfg
+from genelab.config import TASKS, Override, check_out, refuse_decided, write_json_out
+from genelab.envs import ManagerBasedRlEnv, Physics, physics_changes
+from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends.base import InferenceSetup
-from genelab.rl.config import configure
 from genelab.rl.episodes import Episodes
 from genelab.rl.exported import acts_alone
 from genelab.rl.finite import guarded
 from genelab.rl.locate import find_checkpoint
-from genelab.rl.policies import load_policy
 from genelab.rl.probe import MOST_ROUNDS, probes_of, run_probe
-from genelab.rl.report import Show, show_nothing, write_report
+from genelab.rl.provenance import versions
 from genelab.rl.rollout import rollout
-from genelab.rl.run import versions
+from genelab.rl.show import Show, show_nothing
 from genelab.rl.statistics import mean_interval, overlap, share_interval
+from genelab.rl.world import judged_cfg, policy_on_task
 from genelab.sim import ENGINES, ModelError
 
-MAX_EPISODE_S = 30.0
-"""Longer episodes, such as the endless ones of a play config, are cut to this, s."""
 PHYSICS: tuple[Physics, ...] = ("fine", "coarse")
 """What `--physics both` stands for."""
 
@@ -108,81 +101,6 @@ class Evaluation:
         }
 
 
-def eval_cfg(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
-    """A play config made fit to be judged with: it resets what ends, and every episode ends."""
-    cfg = copy.deepcopy(cfg)
-    cfg.scene.num_envs = num_envs
-    cfg.simulation.vis = False
-    cfg.auto_reset = True
-    cfg.episode_length_s = min(cfg.episode_length_s, MAX_EPISODE_S)
-    if all(term is None or term.func is not mdp.time_out for term in cfg.terminations.values()):
-        cfg.terminations["evaluation_time_out"] = TerminationTermCfg(func=mdp.time_out, time_out=True)
-    for group in cfg.observations.values():
-        group.enable_noise = False
-    cfg.events = {name: event for name, event in cfg.events.items() if event.mode != "interval"}
-    return cfg
-
-
-def world_of_run(task_id: str, overrides: Sequence[Override]) -> tuple[ManagerBasedRlEnvCfg, list[Override]]:
-    """The config that policies of a run are judged in, and those of the run's overrides that it has a place for.
-
-    A play config has no pushes and no curriculum to change, for example. What makes the physics of training coarse is
-    of no concern to it either.
-    """
-    task = TASKS.get(task_id)
-    cfg = _judged(task)
-    of_training = physics_changes(cfg, task.env)
-    fitting = []
-    for change in overrides:
-        if change.path.replace("-", "_") in of_training:
-            continue
-        with suppress(ConfigError):
-            apply_overrides({"env": cfg, "agent": task.agent}, [change])
-            fitting.append(change)
-    return cfg, fitting
-
-
-def check_control_step(task_id: str, cfg: ManagerBasedRlEnvCfg, overrides: Sequence[Override]) -> None:
-    """Refuse to train at another control rate than a policy is judged at: physics may differ, the rate may not."""
-    judged, _ = world_of_run(task_id, overrides)
-    trained_s, judged_s = (one.simulation.dt * one.decimation for one in (cfg, judged))
-    if not math.isclose(trained_s, judged_s):
-        raise ConfigError(
-            f"env.simulation.dt × env.decimation is {trained_s:g} s, but a policy is judged with control steps of "
-            f"{judged_s:g} s: change both"
-        )
-
-
-def _judged(task: TaskCfg, physics: Physics = "fine") -> Any:
-    """The config that a task is judged in."""
-    cfg = task.playing
-    return cfg if physics == "fine" else with_physics(cfg, task.env)
-
-
-@contextmanager
-def policy_on_task(
-    task_id: str,
-    checkpoint: Path,
-    *,
-    num_envs: int,
-    deterministic: bool = True,
-    physics: Physics = "fine",
-    overrides: Sequence[Override] = (),
-    notify: Callable[[str], None] = lambda message: None,
-) -> Iterator[tuple[ManagerBasedRlEnv, InferenceSetup]]:
-    """A policy and the environment to judge it in."""
-    task = TASKS.get(task_id)
-    cfg = _judged(task, physics)
-    if not isinstance(cfg, ManagerBasedRlEnvCfg):
-        raise UsageError(f"{TASKS.entry(task_id).id} is a scene to play: it has no rewards to judge a policy by")
-    configure(cfg, task.agent, overrides)
-    env = ManagerBasedRlEnv(eval_cfg(cfg, num_envs), notify=notify)
-    try:
-        yield env, load_policy(env, task.agent, checkpoint, deterministic=deterministic)
-    finally:
-        env.close()
-
-
 @dataclass(frozen=True, kw_only=True)
 class EvalSpec:
     """One evaluation: of what, how, and in which world."""
@@ -218,7 +136,7 @@ class EvalSpec:
     def coarse_changes(self) -> dict[str, Any]:
         """What the coarse physics changes, by path; refuses a task that has one physics for both."""
         task = TASKS.get(self.task)
-        changes = physics_changes(_judged(task), task.env)
+        changes = physics_changes(judged_cfg(task), task.env)
         if not changes:
             raise UsageError(f"{self.task} is trained in the physics it is judged in: leave out --physics")
         refuse_decided(
@@ -252,7 +170,7 @@ def evaluate_task(
     if compare is None:
         report = _evaluate(spec, notify, show)
         if out is not None:
-            write_report(report, out)
+            write_json_out(report, out)
         return report
     report = {"task": spec.task, "checkpoint": str(spec.checkpoint)}
     if compare == "physics":
@@ -296,7 +214,7 @@ def _compare(
         if not to_come and len(done) == 2:
             (report["difference"],) = report["differences"].values()
         if out is not None:  # now, for the next one may crash
-            write_report(report, out)
+            write_json_out(report, out)
     return report
 
 

@@ -17,7 +17,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import ActionTerm
 from genelab.managers.observations import ObservationGroup
 from genelab.rl.backends.base import Actor
-from genelab.rl.run import versions
+from genelab.rl.provenance import versions
 from genelab.scene import Articulation
 
 LAYOUT = "terms side by side in a frame; frames one after the other, the oldest first"

@@ -19,12 +19,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from genelab.config import TASKS, Override, atomic_write_files, check_out
+from genelab.config import TASKS, Override, check_out, write_out
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError, summary
 from genelab.managers.observations import ObservationGroup
 from genelab.rl.backends.base import Actor, InferenceSetup, Observations, need_library, select_backend
-from genelab.rl.evaluator import policy_on_task
 from genelab.rl.export_metadata import describe, input_names, output_names
 from genelab.rl.exported import (
     SUFFIXES,
@@ -36,6 +35,7 @@ from genelab.rl.exported import (
 )
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.rollout import rollout
+from genelab.rl.world import policy_on_task
 
 Format = Literal["torchscript", "onnx"]
 
@@ -132,7 +132,7 @@ def _finish(source: Path, out: Path, data: bytes, metadata: dict[str, Any], expe
     compared = {"num_envs": _NUM_ENVS, "steps": _STEPS, "seed": _SEED}
     metadata["parity"] = {"max_abs_error": error, "tolerance": TOLERANCE, **compared}
     text = json.dumps(metadata, indent=2, allow_nan=False) + "\n"
-    _write({out: data, metadata_path(out): text.encode()})
+    write_out({out: data, metadata_path(out): text.encode()})
     return ExportResult(
         source=source,
         path=out,
@@ -202,7 +202,7 @@ def _copy(
     if action.shape != (1, metadata["action_dim"]) or not action.isfinite().all():
         raise UsageError(f"{source}: not what its metadata say: it answers {tuple(action.shape)}, {action.tolist()}")
     data = source.read_bytes()
-    _write({out: data, metadata_path(out): metadata_path(source).read_bytes()})
+    write_out({out: data, metadata_path(out): metadata_path(source).read_bytes()})
     return ExportResult(
         source=source,
         path=out,
@@ -419,11 +419,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-
-
-def _write(files: Mapping[Path, bytes]) -> None:
-    """Write all files or none."""
-    try:
-        atomic_write_files(files)
-    except OSError as error:
-        raise UsageError(f"--out: cannot write {next(iter(files))}: {error.strerror}") from error

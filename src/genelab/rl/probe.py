@@ -10,8 +10,8 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import Probe
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.finite import guarded
-from genelab.rl.report import Show, show_nothing
 from genelab.rl.rollout import rollout
+from genelab.rl.show import Show, show_nothing
 
 MOST_ROUNDS = 48
 """A probe that would need more of them has too few environments."""

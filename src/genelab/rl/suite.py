@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from genelab.config import TASKS, check_out, expect, read_json
+from genelab.config import TASKS, check_out, expect, read_json, write_json_out
 from genelab.errors import ConfigError, GenelabError, UsageError, did_you_mean, summary
 from genelab.rl.evaluator import EvalSettings, evaluate_task
 from genelab.rl.fetch import is_uri
-from genelab.rl.report import write_report
 
 _WORDS = ("latest", "pretrained")
 
@@ -131,7 +130,7 @@ def run_suite(
             "rows": [outcome.report() for outcome in outcomes],
             "missing": missing,
         }
-        write_report(report, out)
+        write_json_out(report, out)
         return result
 
     for number, outcome in enumerate(outcomes, start=1):

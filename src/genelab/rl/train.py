@@ -21,11 +21,9 @@ from genelab.rl.backends import Backend, TrainContext, select_backend
 from genelab.rl.checkpoint import read_safely
 from genelab.rl.config import BackendConfig, configure
 from genelab.rl.eval_callback import EvalCallback
-from genelab.rl.evaluator import check_control_step, eval_cfg, world_of_run
 from genelab.rl.exported import is_exported
 from genelab.rl.film_callback import FilmCallback, FilmOptions
-from genelab.rl.launch import check_overrides
-from genelab.rl.launch.ranks import FollowerMonitor, Rank, check_backend, open_run
+from genelab.rl.launch.task import check_overrides
 from genelab.rl.live_view import LiveView
 from genelab.rl.loggers import LoggerName, check_logger, open_logger
 from genelab.rl.monitor import (
@@ -41,8 +39,10 @@ from genelab.rl.monitor import (
 )
 from genelab.rl.nan_guard import NanGuard, blaming_the_learner
 from genelab.rl.profiling import ProfileCfg, Tracer, profiler
+from genelab.rl.rank import FollowerMonitor, Rank, check_backend, open_run
 from genelab.rl.run import RunDirectory, Status
 from genelab.rl.stop import stop_on_signals
+from genelab.rl.world import check_control_step, eval_cfg, world_of_run
 from genelab.viewer import ViewerCfg
 
 

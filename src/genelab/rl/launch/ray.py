@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from genelab.errors import UsageError
-from genelab.rl.launch import PATIENCE, Job, Process, available_threads, share, train_command
+from genelab.rl.launch.process import PATIENCE, Job, Process, available_threads, share, train_command
 
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # a training tells nobody of itself

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from genelab.config import Override, atomic_write_text
 from genelab.errors import UsageError
-from genelab.rl.launch import Job, Process, Stop, available_threads, load_cfg, share, train_command
+from genelab.rl.launch.process import Job, Process, Stop, available_threads, share, train_command
 from genelab.rl.launch.ray import ray_launcher
+from genelab.rl.launch.task import load_cfg
 from genelab.rl.run import RunDirectory
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from genelab.rl.backends.rsl_rl.runner import make_runner
 from genelab.rl.backends.rsl_rl.weights import layers_of, naming_the_network, widened, with_networks
 from genelab.rl.backends.rsl_rl.wrapper import RslRlVecEnvWrapper
 from genelab.rl.checkpoint import check_network, load_checkpoint
-from genelab.rl.launch.ranks import Rank
+from genelab.rl.rank import Rank
 
 
 class RslRlBackend(Backend[RslRlOnPolicyRunnerCfg]):

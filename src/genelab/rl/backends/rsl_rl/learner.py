@@ -13,7 +13,7 @@ from genelab.rl.backends.rsl_rl.networks import inference_of, make_actor
 from genelab.rl.backends.rsl_rl.weights import networks_of
 from genelab.rl.backends.rsl_rl.wrapper import RslRlVecEnvWrapper
 from genelab.rl.checkpoint import save_atomically
-from genelab.rl.launch.ranks import Rank
+from genelab.rl.rank import Rank
 
 
 class RslRlLearner(Learner):

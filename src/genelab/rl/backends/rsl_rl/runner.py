@@ -19,7 +19,7 @@ from genelab.rl.backends.rsl_rl.normalizer import accept_counts, meet_new_column
 from genelab.rl.backends.rsl_rl.precision import MixedPrecision, computes_bfloat16
 from genelab.rl.backends.rsl_rl.symmetry import Tied, images
 from genelab.rl.backends.rsl_rl.wrapper import RslRlVecEnvWrapper
-from genelab.rl.launch.ranks import Rank
+from genelab.rl.rank import Rank
 
 
 class Algorithm(algorithms.PPO):

@@ -1,0 +1,57 @@
+"""Where a result comes from: the software, the machine and the revision."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from genelab.rl.backends.registry import BACKENDS
+from genelab.sim import ENGINES
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of everything that shapes a result; None for what is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in ("genelab", "torch", "numpy", *ENGINES.packages(), *BACKENDS.packages()):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """The machine."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {"cpu": cpu_name(), "cores": os.cpu_count(), "gpus": gpus}
+
+
+def cpu_name() -> str:
+    """The processor, as the system calls it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def git_revision() -> dict[str, Any] | None:
+    """Commit and branch where the run was started, and whether there were changes; None where git does not tell."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        branch = _git("rev-parse", "--abbrev-ref", "HEAD")
+        return {"commit": commit, "branch": branch, "dirty": bool(_git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
