@@ -164,7 +164,7 @@ def _is_memory(value: Any) -> bool:
 
 def _is_open_book(value: Any) -> bool:
     """Whether its attributes are all there is to an object: it is Python's all through, and is pickled as any is."""
-    kind = type(value)
+    kind: Any = type(value)
     usual = kind.__reduce__ is object.__reduce__ and kind.__reduce_ex__ is object.__reduce_ex__
     return usual and hasattr(value, "__dict__") and all(base.__flags__ & _HEAP_TYPE for base in kind.__mro__[:-1])
 

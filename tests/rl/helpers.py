@@ -68,7 +68,7 @@ def same(first: Path, second: Path) -> bool:
 def check_width_matters(result: TrainResult) -> None:
     """A checkpoint is refused where the policy sees something else, in one line that tells what."""
     cfg = eval_cfg(TASKS.get(PENDULUM).play_env, 2)
-    cfg.observations["policy"].terms["last_action"] = None
+    del cfg.observations["policy"].terms["last_action"]
     env, agent = ManagerBasedRlEnv(cfg), agent_of(result)
     with pytest.raises(UsageError, match="last_action is 1 there, missing here") as caught:
         select_backend(agent).load(env, agent, result.checkpoint)

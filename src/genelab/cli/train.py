@@ -98,6 +98,7 @@ _SHORT = {"env.simulation.engine": "engine", "env.simulation.dt": "dt"}
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     task: str,
     overrides: Sequence[Override],
     num_envs: int | None,

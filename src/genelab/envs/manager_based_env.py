@@ -125,7 +125,7 @@ class ManagerBasedEnv(Stateful):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, Tensor], dict]:
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Start all environments anew; with a seed, everything that follows depends only on it."""
         if seed is not None:
             self._seed(seed)

@@ -149,7 +149,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, Tensor], dict]:
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Start all environments anew; with a seed, everything that follows depends only on it."""
         if seed is not None:
             self.common_step_counter = 0

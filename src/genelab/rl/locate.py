@@ -75,21 +75,21 @@ def _shipped(entry: TaskEntry) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _need_run(task_id: str, backend: Backend) -> Path:
+def _need_run(task_id: str, backend: Backend[Any]) -> Path:
     run = _latest_run(task_id, backend)
     if run is None:
         raise UsageError(f"latest: no run of {task_id} with a checkpoint in {LOGS / backend.name / task_id}")
     return run
 
 
-def _latest_run(task_id: str, backend: Backend) -> Path | None:
+def _latest_run(task_id: str, backend: Backend[Any]) -> Path | None:
     found = [*(LOGS / backend.name / task_id).glob("*"), *(LOGS / "multi-seed" / task_id).glob("*/seed_*")]
     runs = [run for run in found if _made_with(run, backend) == backend.name]
     started = {run: when for run in runs if (when := _started_at(run)) and _newest(run, backend) is not None}
     return max(started, key=lambda run: (started[run], run.name), default=None)
 
 
-def _of_run(run: Path, backend: Backend, best: bool) -> Path:
+def _of_run(run: Path, backend: Backend[Any], best: bool) -> Path:
     seeds = sorted(path.name for path in run.glob("seed_*") if path.is_dir())
     if seeds and not (run / "run.json").exists():
         raise UsageError(f"{run} has one run per seed, give one of them: {', '.join(seeds)}")
@@ -107,12 +107,12 @@ def _of_run(run: Path, backend: Backend, best: bool) -> Path:
     return newest
 
 
-def _made_with(run: Path, backend: Backend) -> str:
+def _made_with(run: Path, backend: Backend[Any]) -> str:
     """The library that a run says it was made with; this one if it says nothing."""
     return _record(run).get("backend", backend.name)
 
 
-def _newest(run: Path, backend: Backend) -> Path | None:
+def _newest(run: Path, backend: Backend[Any]) -> Path | None:
     """The final checkpoint of a completed run, otherwise the one after the most iterations."""
     final = run / f"{backend.final_name}{backend.suffix}"
     numbers = {path: path.stem.removeprefix("model_") for path in run.glob(f"model_*{backend.suffix}")}

@@ -224,7 +224,7 @@ class _Training:
         task_id: str,
         env_cfg: ManagerBasedRlEnvCfg,
         agent: Any,
-        backend: Backend,
+        backend: Backend[Any],
         run: RunDirectory,
         logger: LoggerName,
         evaluation: EvalOptions | None,

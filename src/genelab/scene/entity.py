@@ -182,7 +182,7 @@ class Entity(Reader):
     def _index(self, ids: list[int]) -> Tensor:
         return torch.tensor(ids, dtype=torch.int64, device=self.engine.device)
 
-    def _row(self, values: list) -> Tensor:
+    def _row(self, values: list[Any]) -> Tensor:
         """A constant with a leading dimension that broadcasts over environments."""
         return torch.tensor(values, device=self.engine.device, dtype=self.engine.dtype)[None]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -193,13 +193,14 @@ class EngineContract:
 
     def test_the_version_grows_with_every_change(self, subject: Engine) -> None:
         seen = [subject.version]
-        for change in (
+        changes: list[Callable[[], None]] = [
             lambda: subject.step(1),
             lambda: subject.write_qvel(torch.zeros(NUM_ENVS, 1), [0], None),
             lambda: subject.write_qpos(subject.qpos[:, :1], [0], None),
             lambda: subject.reset(None),
             lambda: subject.load_state_dict(subject.state_dict()),
-        ):
+        ]
+        for change in changes:
             change()
             seen.append(subject.version)
         assert seen == sorted(set(seen))

@@ -219,7 +219,7 @@ class Backend(ABC, Generic[Cfg]):
         """The policy of a checkpoint, for an environment."""
 
 
-def group_spaces(env: ManagerBasedRlEnv) -> dict[str, gymnasium.Space]:
+def group_spaces(env: ManagerBasedRlEnv) -> dict[str, gymnasium.Space[Any]]:
     """What is seen in one environment, by group."""
     assert isinstance(env.single_observation_space, gymnasium.spaces.Dict)
     return env.single_observation_space.spaces

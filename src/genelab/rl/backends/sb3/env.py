@@ -42,10 +42,10 @@ def groups_of(env: ManagerBasedRlEnv, *, goals: bool) -> tuple[str, ...]:
     return wanted
 
 
-def observation_space(env: ManagerBasedRlEnv, groups: Sequence[str]) -> spaces.Space:
+def observation_space(env: ManagerBasedRlEnv, groups: Sequence[str]) -> spaces.Space[Any]:
     """A vector, or a dict of three for a task with goals."""
     widths = {name: env.observation_manager.groups[name].dim for name in groups}
-    boxes: dict[str, spaces.Space] = {
+    boxes: dict[str, spaces.Space[Any]] = {
         name: spaces.Box(-np.inf, np.inf, (width,), np.float32) for name, width in widths.items()
     }
     return boxes["policy"] if "policy" in boxes else spaces.Dict(boxes)

@@ -51,13 +51,13 @@ def is_small(model: Any) -> bool:
     return batch * widest**2 < _WORTH_SHARING
 
 
-def make_policy(agent: Sb3AgentCfg, observations: spaces.Space, actions: spaces.Box) -> Any:
+def make_policy(agent: Sb3AgentCfg, observations: spaces.Space[Any], actions: spaces.Box) -> Any:
     """The networks alone."""
     make = getattr(sb3, agent.algorithm).policy_aliases[_policy_name(observations)]
     return make(observations, actions, lambda progress: 0.0, **_policy_cfg(agent))
 
 
-def _policy_name(observations: spaces.Space) -> str:
+def _policy_name(observations: spaces.Space[Any]) -> str:
     return "MultiInputPolicy" if isinstance(observations, spaces.Dict) else "MlpPolicy"
 
 

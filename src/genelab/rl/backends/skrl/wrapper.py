@@ -23,17 +23,17 @@ class GenelabSkrlWrapper(Wrapper):
         self.reset()
 
     @property
-    def observation_space(self) -> gymnasium.Space:
+    def observation_space(self) -> gymnasium.Space[Any]:
         """What the actor sees."""
         return group_spaces(self.env)["policy"]
 
     @property
-    def state_space(self) -> gymnasium.Space | None:
+    def state_space(self) -> gymnasium.Space[Any] | None:
         """What the critic sees; None: the same."""
         return group_spaces(self.env).get("critic")
 
     @property
-    def action_space(self) -> gymnasium.Space:
+    def action_space(self) -> gymnasium.Space[Any]:
         return self.env.single_action_space
 
     def reset(self) -> tuple[Tensor, dict[str, Any]]:
