@@ -17,10 +17,11 @@ from genelab import TASKS
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError
-from genelab.managers import MetricTermCfg, RewardTermCfg, TerminationTermCfg
+from genelab.managers import MetricTermCfg, Probe, RewardTermCfg, TerminationTermCfg
 from genelab.rl import evaluate_task, train_task
 from genelab.rl.backends import InferenceSetup
 from genelab.rl.evaluator import EvalSettings, EvalSpec, evaluate
+from genelab.rl.policies import load_policy
 from genelab.rl.world import eval_cfg
 from genelab.sim import ENGINES, ModelError
 
@@ -367,6 +368,61 @@ def test_what_one_engine_gave_is_kept_if_the_next_crashes(
     report = json.loads(out.read_text())
     assert report["engines"]["mujoco"]["metrics"]["return_mean"] == 40.0
     assert (list(report["engines"]), report["difference"], report["not_run"]) == (["mujoco"], None, ["genesis"])
+
+
+class Sign(Probe):
+    """Looks which way the cart goes, round after round."""
+
+    name, seconds, rounds = "sign", 0.1, 3
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def begin(self, turn: int) -> None:
+        self.steps.append(0)
+
+    def step(self, step: int, terminated: torch.Tensor, truncated: torch.Tensor) -> None:
+        self.steps[-1] += 1
+
+    def end(self) -> None:
+        self.steps.append(-1)
+
+    def report(self) -> dict:
+        return {"steps": self.steps}
+
+
+def test_an_evaluation_builds_one_world_and_its_probes_take_turns_in_it(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, loaded = [], []
+
+    class Counted(ManagerBasedRlEnv):
+        def __init__(self, *args: object, **options: object) -> None:
+            built.append(self)
+            super().__init__(*args, **options)  # type: ignore[arg-type]
+
+    def load(*args: object, **options: object) -> InferenceSetup:
+        loaded.append(args)
+        return load_policy(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("genelab.rl.world.ManagerBasedRlEnv", Counted)
+    monkeypatch.setattr("genelab.rl.world.load_policy", load)
+    monkeypatch.setattr("genelab.rl.evaluator.probes_of", lambda env: {"sign_probe": Sign(), "other_probe": Sign()})
+    report = evaluate_task(TASK, checkpoint, EvalSettings(episodes=2))
+    steps = round(0.1 / (report["physics_dt"] * report["decimation"]))
+    assert report["sign_probe"] == report["other_probe"] == {"steps": [steps, steps, steps, -1]}
+    assert (len(built), len(loaded), report["num_envs"]) == (1, 1, 2)
+
+
+def test_a_probe_that_would_take_too_long_is_left_out_with_a_remark(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sign, "rounds", 49)
+    monkeypatch.setattr("genelab.rl.evaluator.probes_of", lambda env: {"sign_probe": Sign()})
+    said: list[str] = []
+    report = evaluate_task(TASK, checkpoint, EvalSettings(episodes=2), notify=said.append)
+    assert "sign_probe" not in report
+    assert said == ["no sign probe: 2 environments are too few; 3 would do"]
 
 
 def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

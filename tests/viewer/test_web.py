@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedEnv, ManagerBasedEnvCfg, make_env
+from genelab.envs import ManagerBasedEnv, ManagerBasedEnvCfg, StepResult, make_env
 from genelab.mdp import JointPositionActionCfg
 from genelab.rl import train_task
 from genelab.rl.play import Player
@@ -167,13 +167,13 @@ def test_the_checkpoints_of_a_run_can_be_swapped() -> None:
     assert player.policy == "model_final.pt"
     player.play(3, None, [], lambda step, total: None)
     viewer = WebViewer(player, ViewerCfg(port=free_port()))
-    seen = player._observations
+    seen = player.observations
     with torch.inference_mode():
-        first = player._setup.policy(seen)
+        first = player.setup.policy(seen)
         viewer._policy.value = "model_1.pt"
         viewer._grant()
-        second = player._setup.policy(seen)
-        player._step()
+        second = player.setup.policy(seen)
+        player.step()
     viewer.close()
     assert player.policy == "model_1.pt"
     assert not torch.equal(first, second)
@@ -185,9 +185,9 @@ def test_an_episode_that_a_reset_cut_short_does_not_count() -> None:
     player.play(5, None, [], lambda step, total: None)
     with torch.inference_mode():
         player.restart()
-        player._episodes.add(torch.ones(2), torch.tensor([True, True]), {})
-    assert list(player._episodes.lengths) == [1.0, 1.0]
-    assert list(player._episodes.returns) == [1.0, 1.0]
+        ended = torch.tensor([True, True])
+        player._episodes.add(StepResult({}, torch.ones(2), ended, ~ended, {}))
+    assert [(episode.length, episode.total) for episode in player._episodes.ended] == [(1, 1.0), (1, 1.0)]
     player.env.close()
 
 
@@ -204,7 +204,7 @@ def test_a_reset_starts_the_playback_of_a_scene_anew() -> None:
     player.play(3, None, [], lambda step, total: None)
     with torch.inference_mode():
         player.restart()
-        player._step()
+        player.step()
     assert seen == [0, 1, 2, 0]
     assert player.steps == 4
     player.env.close()
@@ -223,7 +223,7 @@ def test_with_nobody_looking_it_costs_almost_nothing() -> None:
 
     player.play(20, None, [], lambda step, total: None)
     with torch.inference_mode():
-        step = min(seconds(player._step, 100) for _ in range(3))
+        step = min(seconds(player.step, 100) for _ in range(3))
     watched = min(seconds(lambda: (viewer.before_step(), viewer.after_step()), 100) for _ in range(3))
     viewer.close()
     player.env.close()
