@@ -15,7 +15,7 @@ from genelab.rl import EvalOptions, resume_task, train_task
 from genelab.rl.config import BackendConfig, RlGamesAgentCfg, Sb3AgentCfg, Sb3OnPolicyCfg, SkrlAgentCfg
 from genelab.rl.eval_callback import _in_words
 from genelab.rl.monitor import TrainMonitor
-from genelab.rl.train import _Training
+from genelab.rl.training import Training
 from genelab.rl.world import eval_cfg
 from tests.rl.helpers import PENDULUM, train_agent
 
@@ -35,14 +35,14 @@ def rsl_rl() -> BackendConfig:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The configs of the environments that runs were evaluated in."""
     found: list[dict[str, Any]] = []
-    original = _Training._judging_env
+    original = Training._judging_env
 
-    def make(self: _Training, num_envs: int) -> ManagerBasedRlEnv:
+    def make(self: Training, num_envs: int) -> ManagerBasedRlEnv:
         env = original(self, num_envs)
         found.append(to_dict(env.cfg))
         return env
 
-    monkeypatch.setattr(_Training, "_judging_env", make)
+    monkeypatch.setattr(Training, "_judging_env", make)
     return found
 
 

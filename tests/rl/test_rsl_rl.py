@@ -327,6 +327,14 @@ def test_a_resumed_run_goes_on_with_the_stride_it_had(learners: list[Any]) -> No
     assert equal(weights(whole.checkpoint), weights(resume_task(cut.path).checkpoint))
 
 
+def test_the_speed_of_a_resumed_run_is_that_of_its_last_part() -> None:
+    first = train("run", iterations=1)
+    resumed = resume_task(first.path, max_iterations=2)
+    record = json.loads((first.path / "run.json").read_text())
+    assert record["env_steps"] == 2 * 24 * 16
+    assert record["steps_per_second"] == pytest.approx(24 * 16 / resumed.seconds, abs=0.1)
+
+
 def test_progress_counts_to_the_budget_and_has_an_eta_from_the_first_iteration() -> None:
     seen: list[Progress] = []
     train("run", report=seen.append)

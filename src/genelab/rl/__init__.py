@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from genelab.rl.monitor import Iteration, IterationHook, Progress
     from genelab.rl.play import PlayResult, play_task, replay_dump
     from genelab.rl.profiling import ProfileCfg
-    from genelab.rl.train import EvalOptions, TrainResult, resume_task, train_task
+    from genelab.rl.train import resume_task, train_task
+    from genelab.rl.training import EvalOptions, TrainResult
 
 _HOME = {
-    "EvalOptions": "genelab.rl.train",
+    "EvalOptions": "genelab.rl.training",
     "ExportResult": "genelab.rl.exporter",
     "EvalSettings": "genelab.rl.evaluator",
     "FilmOptions": "genelab.rl.film_callback",
@@ -27,7 +28,7 @@ _HOME = {
     "PlayResult": "genelab.rl.play",
     "ProfileCfg": "genelab.rl.profiling",
     "Progress": "genelab.rl.monitor",
-    "TrainResult": "genelab.rl.train",
+    "TrainResult": "genelab.rl.training",
     "evaluate_task": "genelab.rl.evaluator",
     "export_task": "genelab.rl.exporter",
     "play_task": "genelab.rl.play",

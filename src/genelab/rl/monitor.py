@@ -188,11 +188,18 @@ class TrainMonitor(Watcher):
         self._done = 0
         self._started: float | None = None
         self._already = 0
+        self._steps_before = 0
         env.watchers.insert(0, self)  # outside of what a clock measures
+
+    @property
+    def env_steps_here(self) -> int:
+        """Control steps since this process began or went on with the run."""
+        return self.env_steps - self._steps_before
 
     def continue_from(self, state: dict[str, Any]) -> None:
         """Count on from where an interrupted run stopped."""
         self._already, self.iterations, self.env_steps = state["done"], state["iterations"], state["env_steps"]
+        self._steps_before = self.env_steps
         self.episodes.load(state["episodes"])
         for hook in self.hooks:
             hook.load(state)
