@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from genelab.envs import ManagerBasedRlEnv
-from genelab.errors import UsageError
 from genelab.rl.backends.base import Backend, InferenceSetup, TrainContext
 from genelab.rl.backends.rsl_rl.config import RslRlOnPolicyRunnerCfg
 from genelab.rl.backends.rsl_rl.learner import MonitorLogger, RslRlLearner
 from genelab.rl.backends.rsl_rl.networks import inference_of, make_actor
 from genelab.rl.backends.rsl_rl.runner import make_runner
-from genelab.rl.backends.rsl_rl.weights import layers_of, naming_the_network, widened, with_networks
+from genelab.rl.backends.rsl_rl.weights import naming_the_network, with_networks
 from genelab.rl.backends.rsl_rl.wrapper import RslRlVecEnvWrapper
-from genelab.rl.checkpoint import check_network, load_checkpoint
+from genelab.rl.checkpoint import load_checkpoint
 from genelab.rl.rank import Rank
 
 
@@ -43,18 +42,7 @@ class RslRlBackend(Backend[RslRlOnPolicyRunnerCfg]):
             context.monitor.learner = learner = RslRlLearner(runner, env, context)
             if context.checkpoint is not None:
                 content = load_checkpoint(context.checkpoint, self.name, context.env, to_learn=True, may_grow=True)
-                if (saved := content["genelab"].get("agent")) is not None:
-                    check_network(
-                        layers_of(with_networks(context.agent, saved)), layers_of(context.agent), context.checkpoint
-                    )
-                with naming_the_network(context.checkpoint, "agent.actor and agent.critic describe"):
-                    content |= widened(content, context.env, runner.alg)
-                    runner.alg.load(content, {"actor": True, "critic": True}, strict=True)
-                if not all(network.symmetric() for network in runner.alg.tied):
-                    raise UsageError(
-                        f"{context.checkpoint}: its networks are not their own mirror image, "
-                        "as agent.algorithm.symmetry_cfg.equivariant wants them"
-                    )
+                learner.load_weights(content, context.checkpoint)
             if context.resume is not None:
                 learner.resume(context.resume)
             runner.logger = MonitorLogger(learner, context)

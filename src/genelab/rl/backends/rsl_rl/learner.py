@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from genelab.errors import UsageError
 from genelab.rl.backends.base import InferenceSetup, Learner, TrainContext
 from genelab.rl.backends.rsl_rl.config import RslRlOnPolicyRunnerCfg
 from genelab.rl.backends.rsl_rl.networks import inference_of, make_actor
-from genelab.rl.backends.rsl_rl.weights import networks_of
+from genelab.rl.backends.rsl_rl.weights import layers_of, naming_the_network, networks_of, widened, with_networks
 from genelab.rl.backends.rsl_rl.wrapper import RslRlVecEnvWrapper
-from genelab.rl.checkpoint import save_atomically
+from genelab.rl.checkpoint import check_network, save_atomically
 from genelab.rl.rank import Rank
 
 
@@ -36,7 +38,8 @@ class RslRlLearner(Learner):
 
     def inference(self) -> InferenceSetup:
         # A second network has a recurrent state of its own, and the learner's mode and buffers stay as they are.
-        actor = make_actor(self._env.env, self._agent)
+        with torch.random.fork_rng():  # it is born with random weights; the learner must not notice
+            actor = make_actor(self._env.env, self._agent)
         actor.load_state_dict(self._runner.alg.get_policy().state_dict())
         return inference_of(actor, self._agent)
 
@@ -54,6 +57,19 @@ class RslRlLearner(Learner):
     def weights(self) -> dict[str, Tensor]:
         models = {"actor": self._runner.alg.actor, "critic": self._runner.alg.critic}
         return {f"{name}.{key}": value for name, model in models.items() for key, value in model.state_dict().items()}
+
+    def load_weights(self, content: dict[str, Any], path: Path) -> None:
+        """Start from the networks of a checkpoint, which may have seen less than there is to see here."""
+        if (saved := content["genelab"].get("agent")) is not None:
+            check_network(layers_of(with_networks(self._agent, saved)), layers_of(self._agent), path)
+        with naming_the_network(path, "agent.actor and agent.critic describe"):
+            content = {**content, **widened(content, self._env.env, self._runner.alg)}
+            self._runner.alg.load(content, {"actor": True, "critic": True}, strict=True)
+        if not all(network.symmetric() for network in self._runner.alg.tied):
+            raise UsageError(
+                f"{path}: its networks are not their own mirror image, "
+                "as agent.algorithm.symmetry_cfg.equivariant wants them"
+            )
 
     def resume(self, state: dict[str, Any]) -> None:
         """Go on where an interrupted run stopped."""
