@@ -47,7 +47,7 @@ _SHORT = {"env.simulation.engine": "engine", "env.simulation.dt": "dt"}
 @click.option(
     "--max-iterations",
     type=click.IntRange(min=1),
-    help="Budget: learning iterations for rsl_rl, environment timesteps for the other libraries.",
+    help="Budget, as the RL library counts it: learning iterations or environment timesteps.",
 )
 @click.option("--steps", type=click.IntRange(min=1), help="The same as --max-iterations.")
 @click.option("--seed", type=SEED, help="Seed of networks, exploration and environment.")

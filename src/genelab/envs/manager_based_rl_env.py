@@ -73,6 +73,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
 
     `step` returns the five of Gymnasium. An environment that ends is reset in the same step: its observation is already
     the first of the new episode, the last of the old one is in `info["final_obs"]` where `info["_final_obs"]` is true.
+    Set `shows_final_obs` to False where nobody reads that: then it is not computed.
     """
 
     cfg: ManagerBasedRlEnvCfg

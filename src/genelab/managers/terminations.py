@@ -22,8 +22,8 @@ class TerminationTermCfg(TermCfg):
     """A condition, one boolean per environment."""
 
     time_out: bool = False
-    """The episode is cut off, not lost: learners go on valuing the state it ended in (skrl, Stable-Baselines3) or the
-    one before it (rsl_rl, rl_games)."""
+    """The episode is cut off, not lost: learners go on valuing the state it ended in, or the one before it if their
+    library does not read final observations."""
 
 
 class TerminationManager(Manager[TerminationTermCfg]):

@@ -331,7 +331,7 @@ def _write_onnx(
                 module,
                 example,
                 buffer,
-                dynamo=False,  # torch.export cannot follow the distributions of SB3's SAC
+                dynamo=False,  # torch.export cannot follow the distributions of every library
                 opset_version=opset,
                 input_names=inputs,
                 output_names=outputs,
