@@ -16,7 +16,7 @@ from genelab.envs import make_env
 from genelab.errors import ConfigError, UsageError
 from genelab.sim import ENGINES, SimulationCfg, register_engine
 from genelab.sim.registry import EngineRegistry
-from tests.doors.helpers import TOYS
+from tests.doors.helpers import TOYS, lacking_engine
 
 TOY = str(TOYS / "toy_engine.py")
 TASK = "Toy-Cart-v0"
@@ -56,6 +56,12 @@ def test_every_verb_takes_an_engine_from_outside(capfd: pytest.CaptureFixture[st
     assert read(bundle)["run"]["config"]["physics_backend"] == "toy"
     assert read(bundle)["versions"]["packages"] == {"psutil": version("psutil")}
     genelab("report", "run", "--out", "report.html")
+    few = ("--num-steps", "2", "--warmup-steps", "1", "--num-envs", "4")
+    genelab("benchmark training", TASK, *ON_TOY, "--max-iterations", "2", "--quiet", "--out", "learned")
+    genelab("benchmark play", TASK, *ON_TOY, "--checkpoint", "run", *few, "--out", "played")
+    for directory in ("learned", "played"):
+        (bundle,) = Path(directory).glob("*.json")
+        assert read(bundle)["run"]["config"]["physics_backend"] == "toy"
 
 
 def test_a_resumed_run_ends_as_one_that_never_stopped() -> None:
@@ -73,7 +79,7 @@ def test_all_engines_are_as_many_as_there_are(
 ) -> None:
     """Here three with the toy, of which Genesis is not installed and a fourth cannot run; so two are compared."""
     genelab("train", TASK, *ON_TOY, "--max-iterations", "1", "--log-dir", "run", "--quiet")
-    monkeypatch.setitem(ENGINES._entries, "genesis", _lacking("genesis", extra="genesis"))
+    monkeypatch.setitem(ENGINES._entries, "genesis", lacking_engine("genesis", extra="genesis"))
     words = ("--episodes", "4", "--num-envs", "4", "--out", "eval.json")
     genelab("eval", TASK, "run", "--import", TOY, "--engine", "all", *words)
     said = capfd.readouterr()
@@ -85,18 +91,12 @@ def test_all_engines_are_as_many_as_there_are(
     assert report["difference"] == report["differences"]["toy"]
     # The same masses on the same rail: an explicit step of 5 ms and an implicit one differ by little.
     assert abs(report["difference"]["return_mean"]) < 0.01
-    monkeypatch.setitem(ENGINES._entries, "toy", _lacking("toy"))
+    monkeypatch.setitem(ENGINES._entries, "toy", lacking_engine("toy"))
     assert run(["eval", TASK, "run", "--import", TOY, "--engine", "all", *words]) == 2
     message = "to compare takes two engines, and there is mujoco alone: the genesis engine is not installed"
     assert message in capfd.readouterr().err
     assert run(["eval", TASK, "run", "--import", TOY, "--engine", "toy", *words]) == 2
     assert capfd.readouterr().err == "genelab: the toy engine is not installed: pip install no-such-package\n"
-
-
-def _lacking(name: str, extra: str | None = None) -> Any:
-    registry = EngineRegistry()
-    registry.register(name, "no_such_module:Engine", extra=extra, packages=["no-such-package"])
-    return registry._entries[name]
 
 
 def test_what_it_cannot_express_is_refused_by_name(capfd: pytest.CaptureFixture[str]) -> None:

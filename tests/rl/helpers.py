@@ -11,7 +11,6 @@ import torch
 from genelab import TASKS, TaskCfg
 from genelab.config import load_json
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from genelab.errors import UsageError
 from genelab.rl import TrainResult, train_task
 from genelab.rl.backends import select_backend
 from genelab.rl.evaluator import evaluate
@@ -63,13 +62,3 @@ def same(first: Path, second: Path) -> bool:
     return len(a) == len(b) > 0 and all(
         x.equal(y) or x.nan_to_num().equal(y.nan_to_num()) for x, y in zip(a, b, strict=True)
     )
-
-
-def check_width_matters(result: TrainResult) -> None:
-    """A checkpoint is refused where the policy sees something else, in one line that tells what."""
-    cfg = eval_cfg(TASKS.get(PENDULUM).play_env, 2)
-    del cfg.observations["policy"].terms["last_action"]
-    env, agent = ManagerBasedRlEnv(cfg), agent_of(result)
-    with pytest.raises(UsageError, match="last_action is 1 there, missing here") as caught:
-        select_backend(agent).load(env, agent, result.checkpoint)
-    assert "\n" not in str(caught.value)

@@ -19,7 +19,7 @@ from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import UsageError
 from genelab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
-from genelab.rl import EvalOptions, TrainResult, resume_task, train_task
+from genelab.rl import TrainResult, resume_task, train_task
 from genelab.rl.backends import InferenceSetup, select_backend
 from genelab.rl.backends.sb3.env import GOAL_GROUPS, GenelabSb3VecEnv, get_statistics, normalized, set_statistics
 from genelab.rl.backends.sb3.learner import Sb3Learner
@@ -101,8 +101,8 @@ def pendulum(num_envs: int = 16) -> ManagerBasedRlEnv:
 # Training
 
 
-@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "SAC", "TD3", "DDPG"])
-def test_a_loaded_policy_acts_exactly_as_it_did_live(
+@pytest.mark.parametrize("algorithm", ["PPO", "SAC"])
+def test_a_loaded_policy_acts_as_the_library_itself_predicts(
     algorithm: str, train: Train, learners: list[Sb3Learner], capfd: pytest.CaptureFixture[str]
 ) -> None:
     progress = []
@@ -142,25 +142,6 @@ def test_it_learns(agent: Sb3AgentCfg, num_envs: int, train: Train) -> None:
     env = pendulum()
     by_chance = score(InferenceSetup(policy=random_policy(env)), env)
     assert score(select_backend(agent).load(env, agent, result.checkpoint), env) > 3 * by_chance
-
-
-@pytest.mark.parametrize("algorithm", ["PPO", "SAC", "TD3"])
-def test_a_resumed_run_ends_as_if_it_had_not_been_stopped(
-    algorithm: str, train: Train, learners: list[Sb3Learner]
-) -> None:
-    train(tiny(algorithm))
-
-    def stop(progress: Any) -> None:
-        if progress.done == 160:
-            signal.raise_signal(signal.SIGINT)
-
-    # Evaluation must not change what is learned, either.
-    stopped = train(tiny(algorithm), report=stop, evaluation=EvalOptions(every=1, episodes=4))
-    assert (stopped.status, stopped.checkpoint.name) == ("interrupted", "model_160.zip")
-    resumed = resume_task(stopped.path)
-    assert (resumed.status, resumed.env_steps) == ("completed", 320)
-    first, *_, last = (learner.model.policy.state_dict() for learner in learners)
-    assert all(torch.equal(first[name], last[name]) for name in first)
 
 
 def test_a_warm_start_takes_networks_and_normaliser(train: Train, learners: list[Sb3Learner]) -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -137,6 +138,16 @@ class TaskRegistry:
         package = module.partition(":")[0].partition(".")[0]
         if package not in sys.stdlib_module_names:  # as a factory made by `functools.partial` would name
             self._packages.add(package)
+
+    @contextmanager
+    def temporarily(self) -> Iterator[None]:
+        """Forget afterwards which tasks the block registers and which packages it trusts."""
+        self.load_plugins()
+        entries, packages = dict(self._entries), set(self._packages)
+        try:
+            yield
+        finally:
+            self._entries, self._packages = entries, packages
 
     def entry(self, id: str) -> TaskEntry:
         """What is known of a task without making it."""
