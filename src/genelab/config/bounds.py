@@ -77,7 +77,7 @@ Widths = Annotated[tuple[Count, ...], NotEmpty()]
 
 
 def check_values(root: Any, path: str) -> None:
-    """Refuse a config with a value out of bounds, a name that is none of the known or a number that is none."""
+    """Refuse a config with a value out of bounds, an unknown name, or NaN."""
     _check(root, Any, path)
 
 

@@ -1,4 +1,4 @@
-"""What gets harder as the policy gets better."""
+"""Curricula: what gets harder as the policy gets better."""
 
 from __future__ import annotations
 

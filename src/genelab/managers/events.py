@@ -1,4 +1,4 @@
-"""What happens to the world from outside: randomisation, resets, pushes."""
+"""Events, what happens to the world from outside: domain randomisation, resets, pushes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the policy sees.
+"""Observations: what the policy sees, and what only the critic does (privileged observations).
 
 All terms of a group are laid side by side and go together through noise → clip → scale; then a term may be delayed, and
 the group may stack its last frames.

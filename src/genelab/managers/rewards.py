@@ -1,4 +1,4 @@
-"""What the policy is paid for."""
+"""Rewards: what the policy is paid for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends an episode."""
+"""Terminations: what ends an episode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that give environments models of their own.
+"""Domain randomisation: events that give environments models of their own.
 
 Each draws anew from the model as it was written, so that running one again does not pile up. On both engines the
 change is one of the compiled model: `engine.get_model_field` reads it back.

@@ -24,7 +24,7 @@ class Diverged(Exception):
 
 
 class FiniteGuard(Watcher):
-    """Looks at every step, and stops at the first number that is none: `env.watchers.append(FiniteGuard(env))`.
+    """Looks at every step, and stops at the first NaN or infinity: `env.watchers.append(FiniteGuard(env))`.
 
     Physics, rewards and observations are the environment's; an action that is none although the observations are fine
     is the policy's.

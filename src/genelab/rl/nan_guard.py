@@ -1,4 +1,4 @@
-"""Stops a run at the first number that is none, says where it came from, and keeps what is needed to see it again."""
+"""The NaN guard: stops a run at the first NaN or infinity, says where it came from, and keeps what shows it again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DUMP: dict[str, Any] = {
 
 
 class NanGuard(FiniteGuard, IterationHook):
-    """Leaves a dump of the steps that led to a number that is none: a snapshot, and the actions since."""
+    """Leaves a dump of the steps that led to NaN or infinity: a snapshot, and the actions since."""
 
     def __init__(
         self,

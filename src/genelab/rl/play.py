@@ -153,7 +153,7 @@ def replay_dump(
     overrides: Sequence[Override] = (),
     notify: Callable[[str], None] = lambda message: None,
 ) -> PlayResult:
-    """Play what led to a number that was none, and show the environment it happened in.
+    """Play what led to NaN or infinity, and show the environment it happened in.
 
     The config is that of the run, but for the overrides. A viewer shows it over and over, until it is closed, Ctrl-C
     or `max_steps`.

@@ -19,27 +19,27 @@ class RlGamesAgentCfg(BackendConfig):
     horizon_length: Count = 24
     """Control steps per iteration."""
     mini_epochs: Count = 5
-    """Passes over each batch."""
+    """Learning epochs: passes over each batch."""
     num_minibatches: Count = 4
-    """Parts each batch is split into."""
+    """Mini-batches: parts each batch is split into."""
     learning_rate: NonNegative = 1e-3
-    """Step size of Adam; where it adapts, the first one."""
+    """Learning rate of Adam; where it adapts, the first one."""
     lr_schedule: Literal["adaptive", "fixed"] = "adaptive"
-    """Adapt the policy's step size to the KL divergence, or keep it."""
+    """Learning rate schedule of the policy: adapt it to the KL divergence, or keep it."""
     kl_threshold: NonNegative = 0.01
-    """KL divergence the adaptive schedule aims at."""
+    """Desired KL divergence of an update, which the adaptive schedule aims at."""
     gamma: Share = 0.99
-    """Discount."""
+    """Discount factor: what a reward is worth one control step later."""
     tau: Share = 0.95
-    """Decay of the generalised advantage estimate."""
+    """λ of generalised advantage estimation (GAE)."""
     e_clip: Positive = 0.2
-    """Largest relative change of an action's probability."""
+    """Clip range of the probability ratio: the largest relative change of an action\'s probability."""
     entropy_coef: Finite = 0.005
-    """Price of the entropy."""
+    """Entropy coefficient: the bonus for exploring."""
     critic_coef: NonNegative = 2.0
-    """Price of half the squared value error, where actor and critic see the same; else they learn apart."""
+    """Value loss coefficient, of half the squared error, where actor and critic see the same; else they learn apart."""
     grad_norm: Limit = 1.0
-    """Gradients are cut to this norm."""
+    """Gradient clipping: the largest norm."""
     hidden_dims: Widths = (128, 128)
     """Widths of the hidden layers of actor and critic."""
     activation: Literal["elu", "gelu", "relu", "selu", "swish", "tanh"] = "elu"

@@ -69,7 +69,7 @@ class RslRlSymmetryCfg:
     use_mirror_loss: bool = False
     """Punish actions that are not mirrored where the observations are."""
     mirror_loss_coeff: Finite = 0.0
-    """Price of that."""
+    """Mirror loss coefficient."""
 
 
 @dataclass(kw_only=True)
@@ -110,7 +110,7 @@ class RslRlRndCfg:
     reward_normalization: bool = False
     """Divide the surprise by the running standard deviation of its discounted sum."""
     learning_rate: NonNegative = 1e-3
-    """Step size of Adam for the predictor."""
+    """Learning rate of Adam for the predictor."""
 
 
 @dataclass(kw_only=True)
@@ -118,39 +118,39 @@ class RslRlPpoAlgorithmCfg:
     """Proximal policy optimisation."""
 
     num_learning_epochs: Count = 5
-    """Passes over each batch."""
+    """Learning epochs: passes over each batch."""
     num_mini_batches: Count = 4
-    """Parts each batch is split into."""
+    """Mini-batches: parts each batch is split into."""
     learning_rate: NonNegative = 1e-3
-    """Initial step size of Adam."""
+    """Learning rate of Adam, at the start."""
     schedule: Literal["adaptive", "fixed"] = "adaptive"
-    """Adapt the step size to the KL divergence, or keep it."""
+    """Learning rate schedule: adapt it to the KL divergence, or keep it."""
     desired_kl: Positive = 0.01
-    """KL divergence the adaptive schedule aims at."""
+    """Desired KL divergence of an update, which the adaptive schedule aims at."""
     final_kl: Positive | None = None
     """KL divergence it aims at in the end, reached by a constant factor per iteration; None: the same all the time.
     Large strides find a gait, small ones make it steady."""
     gamma: Share = 0.99
-    """Discount."""
+    """Discount factor: what a reward is worth one control step later."""
     lam: Share = 0.95
-    """Decay of the generalised advantage estimate."""
+    """λ of generalised advantage estimation (GAE)."""
     clip_param: Positive = 0.2
-    """Largest relative change of an action's probability."""
+    """Clip range of the probability ratio: the largest relative change of an action\'s probability."""
     entropy_coef: Finite = 0.005
-    """Price of the entropy."""
+    """Entropy coefficient: the bonus for exploring."""
     value_loss_coef: NonNegative = 1.0
-    """Price of the value error."""
+    """Value loss coefficient."""
     use_clipped_value_loss: bool = True
-    """Clip the change of the value, too."""
+    """Clipped value loss: the value may not change by more than the clip range either."""
     max_grad_norm: Limit = 1.0
-    """Gradients are cut to this norm."""
+    """Gradient clipping: the largest norm."""
     symmetry_cfg: RslRlSymmetryCfg | None = None
-    """Learn from mirror images; None: do not."""
+    """Symmetry: learn from mirror images; None: do not."""
     use_mixed_precision: bool = False
     """Compute hidden layers in bfloat16, where the device does so in hardware: about twice as fast on a CPU that does.
     Weights, last layers, losses and whatever is saved have 32 bits."""
     rnd_cfg: RslRlRndCfg | None = None
-    """Be curious; None: do not."""
+    """Random network distillation: be curious; None: do not."""
 
 
 @dataclass(kw_only=True)

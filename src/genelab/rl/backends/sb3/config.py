@@ -18,19 +18,19 @@ class Sb3OnPolicyCfg:
     n_steps: Count = 24
     """Control steps of each environment per iteration."""
     n_epochs: Count = 5
-    """Passes over each batch (PPO)."""
+    """Learning epochs: passes over each batch (PPO)."""
     batch_size: Annotated[int, Bounds(2, 2**31)] | None = None
     """Samples per gradient step (PPO); None: a quarter of what an iteration collects."""
     gae_lambda: Share = 0.95
-    """Decay of the generalised advantage estimate."""
+    """λ of generalised advantage estimation (GAE)."""
     clip_range: Positive = 0.2
-    """Largest relative change of an action's probability (PPO)."""
+    """Clip range of the probability ratio: the largest relative change of an action\'s probability (PPO)."""
     ent_coef: Finite = 0.005
-    """Price of the entropy."""
+    """Entropy coefficient: the bonus for exploring."""
     vf_coef: NonNegative = 1.0
-    """Price of the value error."""
+    """Value loss coefficient."""
     max_grad_norm: Limit = 1.0
-    """Gradients are cut to this norm."""
+    """Gradient clipping: the largest norm."""
     init_std: Positive = 1.0
     """Standard deviation of the actions at the start."""
 
@@ -50,9 +50,9 @@ class Sb3OffPolicyCfg:
     gradient_steps: Literal[-1] | Count = 4
     """Gradient steps per round; −1: as many as environment steps were made since the last one."""
     tau: Share = 0.02
-    """How far the target networks follow in each gradient step."""
+    """Polyak averaging: how far the target networks follow in each gradient step."""
     ent_coef: Literal["auto"] | NonNegative = "auto"
-    """Price of the entropy (SAC); `auto` adapts it."""
+    """Entropy coefficient (SAC); `auto` adapts it."""
     init_ent_coef: Positive = 0.01
     """Where `auto` starts: small, as the rewards of a control step are."""
     action_noise: NonNegative | None = None
@@ -89,9 +89,9 @@ class Sb3AgentCfg(BackendConfig):
     activation: Literal["elu", "relu", "tanh", "silu", "leaky_relu"] = "elu"
     """Non-linearity between them."""
     learning_rate: NonNegative = 1e-3
-    """Step size of the optimizers."""
+    """Learning rate of the optimizers."""
     gamma: Share = 0.99
-    """Discount."""
+    """Discount factor: what a reward is worth one control step later."""
     action_bound: Positive = 1.0
     """Actions lie within ± this."""
     obs_normalization: bool | None = None

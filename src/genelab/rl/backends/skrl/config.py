@@ -27,26 +27,26 @@ class SkrlAgentCfg(BackendConfig):
     normalize_observations: bool = True
     """Normalise observations by their running mean and standard deviation."""
     learning_rate: NonNegative = 1e-3
-    """Step size of Adam; where it adapts, the first one."""
+    """Learning rate of Adam; where it adapts, the first one."""
     discount_factor: Share = 0.99
-    """Discount."""
+    """Discount factor: what a reward is worth one control step later."""
 
     learning_epochs: Count = 5
-    """Passes over each rollout (PPO)."""
+    """Learning epochs: passes over each rollout (PPO)."""
     mini_batches: Count = 4
-    """Parts each rollout is split into (on-policy)."""
+    """Mini-batches: parts each rollout is split into (on-policy)."""
     gae_lambda: Share = 0.95
-    """Decay of the generalised advantage estimate (on-policy)."""
+    """λ of generalised advantage estimation (GAE) (on-policy)."""
     kl_threshold: NonNegative = 0.01
-    """KL divergence that the step size adapts to; 0: it stays (PPO)."""
+    """Desired KL divergence of an update, which the learning rate adapts to; 0: it stays (PPO)."""
     ratio_clip: Positive = 0.2
-    """Largest relative change of an action's probability (PPO)."""
+    """Clip range of the probability ratio: the largest relative change of an action\'s probability (PPO)."""
     entropy_loss_scale: Finite = 0.005
-    """Price of the entropy (on-policy)."""
+    """Entropy coefficient: the bonus for exploring (on-policy)."""
     value_loss_scale: NonNegative = 1.0
-    """Price of the value error (PPO)."""
+    """Value loss coefficient (PPO)."""
     grad_norm_clip: NonNegative = 1.0
-    """Gradients are cut to this norm (on-policy)."""
+    """Gradient clipping: the largest norm (on-policy)."""
     initial_std: Positive = 1.0
     """Standard deviation of the actions at the start (on-policy)."""
     normalize_values: bool = True
@@ -61,14 +61,14 @@ class SkrlAgentCfg(BackendConfig):
     gradient_steps: Count = 1
     """Gradient steps per control step (off-policy)."""
     polyak: Share = 0.05
-    """Share of the networks that goes into the target networks with each update (off-policy).
+    """Polyak averaging: share of the networks that goes into the target networks with each update (off-policy).
 
     Many environments make few updates; with less than this their values do not look far enough ahead.
     """
     entropy_coefficient: NonNegative = 0.2
-    """Price of the entropy, at the start if it is learned (SAC)."""
+    """Entropy coefficient, at the start if it is learned (SAC)."""
     learn_entropy: bool = True
-    """Adapt the price of the entropy to the target (SAC)."""
+    """Adapt the entropy coefficient to the target entropy (SAC)."""
     target_entropy: Finite | None = None
     """Entropy to aim at; None: minus the number of actions (SAC)."""
     exploration_noise: NonNegative = 0.4
