@@ -11,7 +11,7 @@ import torch
 
 from genelab import TASKS
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.managers import ObservationTermCfg
 from genelab.mdp.mirror import group_image
 
@@ -39,7 +39,7 @@ def test_the_term_of_the_guide_remembers() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/write-a-task.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(next(block for block in blocks if "class Smooth" in block), names)
-    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").env
+    cfg = rl_cfg("GeneLab-Inverted-Pendulum-v0")
     cfg.scene.num_envs = 2
     cfg.observations["policy"].terms["smooth"] = ObservationTermCfg(func=names["Smooth"], params={"rate": 0.5})
     env = ManagerBasedRlEnv(cfg)
@@ -53,7 +53,7 @@ def test_the_terms_of_the_guide_tell_about_themselves() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/write-a-task.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(next(block for block in blocks if "@observation" in block), names)
-    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").play_env
+    cfg = rl_cfg("GeneLab-Inverted-Pendulum-v0", play=True)
     cfg.observations["policy"].terms = {
         "velocity": ObservationTermCfg(func=names["root_velocity"]),
         "torques": ObservationTermCfg(func=names["torques"], params={"joints": ("cart", "pole")}),

@@ -112,7 +112,7 @@ def test_every_option_is_read(name: str) -> None:
 def test_what_shows_a_task_is_offered_where_it_can_be_shown() -> None:
     offered = defaultdict(set)
     for name, command in COMMANDS.items():
-        for option in command.params:
-            offered[option.name].add(name)
+        for parameter in command.params:
+            offered[str(parameter.name)].add(name)
     for option in ("vis", "headless", "viewer", "port", "host"):
         assert offered[option] == {"play", "train"}, option

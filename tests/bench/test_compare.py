@@ -32,7 +32,7 @@ from tests.bench.stubs import runtime_bundle
 def compared(before: list[float], after: list[float], **limits: float) -> Comparison:
     first = {Path(f"a{i}.json"): runtime_bundle(fps) for i, fps in enumerate(before)}
     second = {Path(f"b{i}.json"): runtime_bundle(fps) for i, fps in enumerate(after)}
-    return compare_bundles(first, second, **limits)  # type: ignore[arg-type]
+    return compare_bundles(first, second, **limits)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from genelab.bench.serialize import json_schema
 from genelab.bench.stepping import SuccessCounter
 from genelab.cli.main import run
 from genelab.config import Override
-from genelab.envs import ManagerBasedRlEnv, StepResult, play_cfg
+from genelab.envs import ManagerBasedRlEnv, StepResult, play_cfg, rl_cfg
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import RewardTermCfg
 from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg
@@ -73,7 +73,7 @@ def lasting_task(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))
 
     def make() -> TaskCfg:
-        env = TASKS.get(TASK).env
+        env = rl_cfg(TASK)
         env.episode_length_s = 1.0
         env.rewards["lasted"] = RewardTermCfg(func=lasted, weight=1.0, params={"steps": 62})
         agent = RslRlOnPolicyRunnerCfg(max_iterations=2, critic=RslRlModelCfg(hidden_dims=(8,)))

@@ -45,7 +45,7 @@ class SimulationCfg:
 
 @dataclass(kw_only=True)
 class TermCfg:
-    func: Callable[..., Tensor] = wave  # type: ignore[assignment]
+    func: Callable[..., Tensor] = wave
     weight: float = 1.0
     params: dict[str, Any] = field(default_factory=dict)
 

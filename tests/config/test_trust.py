@@ -113,7 +113,7 @@ def test_what_a_registered_task_names_may_be_named_and_nothing_beside_it(monkeyp
     monkeypatch.setattr(TASKS, "_entries", {})
     monkeypatch.setattr(TASKS, "named", set())
     TASKS.register("Named-v0", spec_task)
-    name = f"{Path.cwd.__func__.__module__}:{Path.cwd.__func__.__qualname__}"  # type: ignore[attr-defined]
+    name = f"{Path.cwd.__func__.__module__}:{Path.cwd.__func__.__qualname__}"
     with pytest.raises(ConfigError, match="may not be used here"):
         look_up(name, "callable")
     TASKS.get("Named-v0")

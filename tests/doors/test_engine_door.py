@@ -12,7 +12,7 @@ import torch
 
 from genelab import TASKS
 from genelab.cli.main import run
-from genelab.envs import make_env
+from genelab.envs import make_env, rl_cfg
 from genelab.errors import ConfigError, UsageError
 from genelab.sim import ENGINES, SimulationCfg, register_engine
 from genelab.sim.registry import EngineRegistry
@@ -116,7 +116,7 @@ def test_an_engine_that_is_not_there_is_one_line(capfd: pytest.CaptureFixture[st
 
 def test_an_engine_has_settings_of_its_own() -> None:
     TASKS.import_module(TOY)
-    cfg = TASKS.get(TASK).play_env
+    cfg = rl_cfg(TASK, play=True)
     cfg.simulation.engine = "toy"
     speeds = []
     for substeps in (1, 100):

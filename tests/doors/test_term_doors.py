@@ -12,7 +12,7 @@ import torch
 from genelab import TASKS
 from genelab.cli.main import run
 from genelab.config import Override, apply_overrides
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.mdp import augment
 from genelab.viewer.marks import marks_of
 
@@ -83,7 +83,7 @@ def test_an_action_with_history_goes_through_every_verb(capfd: pytest.CaptureFix
 
 def test_what_it_does_is_mirrored_and_its_command_is_shown_and_steered() -> None:
     TASKS.import_module(ACTION)
-    cfg = TASKS.get(LEAN).play_env
+    cfg = rl_cfg(LEAN, play=True)
     apply_overrides({"env": cfg}, [Override("env.scene.num_envs", "2")])
     env = ManagerBasedRlEnv(cfg)
     env.reset(seed=0)
@@ -96,7 +96,7 @@ def test_what_it_does_is_mirrored_and_its_command_is_shown_and_steered() -> None
     term.fix(torch.tensor([[0.2]]), torch.tensor([1]))
     env.reset()
     (arrow,) = marks_of(env, 1, 0.0)
-    start, end = arrow.ends  # type: ignore[union-attr]
+    start, end = arrow.ends
     assert (end - start).tolist() == pytest.approx([0.2, 0.0, 0.0])
     env.close()
 

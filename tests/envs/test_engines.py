@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from tests.futures import check_going_back
 
 pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels
@@ -18,7 +17,7 @@ TASKS_ON_BOTH = ("GeneLab-Inverted-Pendulum-v0", "GeneLab-Double-Inverted-Pendul
 
 
 def make(engine: str, task: str) -> ManagerBasedRlEnv:
-    cfg = TASKS.get(task).play_env
+    cfg = rl_cfg(task, play=True)
     cfg.scene.num_envs = 4
     cfg.simulation.engine, cfg.simulation.precision = engine, 64
     return ManagerBasedRlEnv(cfg)

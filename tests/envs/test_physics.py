@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, describe_physics, physics_changes, with_physics
+from genelab.envs import (
+    ManagerBasedRlEnv,
+    ManagerBasedRlEnvCfg,
+    describe_physics,
+    physics_changes,
+    rl_cfg,
+    with_physics,
+)
 from genelab.scene import IdealPdActuatorCfg
 from genelab_pendulum.robots import double_pendulum, single_pendulum
 
@@ -12,12 +19,11 @@ TASK = "GeneLab-Inverted-Pendulum-v0"
 
 def configs() -> tuple[ManagerBasedRlEnvCfg, ManagerBasedRlEnvCfg]:
     """A config to judge in, and one to train in with physics of its own."""
-    task = TASKS.get(TASK)
-    coarse = task.env
+    fine, coarse = rl_cfg(TASK, play=True), rl_cfg(TASK)
     coarse.simulation.dt, coarse.decimation = 0.01, 1
     coarse.simulation.solver.iterations = 3
     coarse.scene.entities["robot"].spec = double_pendulum
-    return task.play_env, coarse
+    return fine, coarse
 
 
 def test_only_the_physics_are_carried_over() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import gymnasium
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import TASKS, mdp
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab import mdp
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.errors import ConfigError
 from genelab.managers import EventTermCfg, TerminationTermCfg
 from genelab.scene import (
@@ -29,7 +30,7 @@ PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 
 
 def cfg_of(task: str = PENDULUM, num_envs: int = 8, **changes: object) -> ManagerBasedRlEnvCfg:
-    cfg = TASKS.get(task).env
+    cfg = rl_cfg(task)
     cfg.scene.num_envs = num_envs
     for name, value in changes.items():
         setattr(cfg, name, value)
@@ -173,7 +174,7 @@ def test_the_first_observation_after_a_reset_is_of_the_new_state() -> None:
 
 
 @pytest.mark.parametrize("actuator", [ImplicitPdActuatorCfg, IdealPdActuatorCfg])
-def test_the_servos_hold_their_default_targets_from_the_reset_on(actuator: type[ActuatorCfg]) -> None:
+def test_the_servos_hold_their_default_targets_from_the_reset_on(actuator: Callable[..., ActuatorCfg]) -> None:
     """100 N/m, put 0.1 m beyond the target of 0.5 m: the first observation feels −10 N, and not −60 N."""
     xml = """<mujoco><worldbody><body name="b"><joint name="j" type="slide" axis="1 0 0"/><geom size=".1"/></body>
         </worldbody></mujoco>"""

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv, StepResult, Watcher
+from genelab.envs import ManagerBasedRlEnv, StepResult, Watcher, rl_cfg
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 
@@ -33,7 +32,7 @@ class Scribe(Watcher):
 
 @pytest.fixture
 def env() -> ManagerBasedRlEnv:
-    cfg = TASKS.get(TASK).play_env
+    cfg = rl_cfg(TASK, play=True)
     cfg.scene.num_envs = 2
     env = ManagerBasedRlEnv(cfg)
     env.reset(seed=0)

@@ -47,7 +47,9 @@ def test_nearly_every_episode_ends_at_its_goal(demos: Demos) -> None:
 def test_the_file_has_the_published_keys_and_shapes(file: Path) -> None:
     with np.load(file, allow_pickle=False) as arrays:
         shapes = {key: arrays[key].shape for key in arrays.files}
-    wanted = {f"{when}_{name}": (200, 16, width) for name, width in GROUPS.items() for when in ("obs", "next_obs")}
+    wanted: dict[str, tuple[int, ...]] = {
+        f"{when}_{name}": (200, 16, width) for name, width in GROUPS.items() for when in ("obs", "next_obs")
+    }
     wanted |= {"actions": (200, 16, 4), "rewards": (200, 16), "dones": (200, 16), "truncateds": (200, 16)}
     assert shapes == wanted
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab_franka.collect_demos import Script
 from genelab_franka.pick_place import cube_pos, ee_pos, is_success
 from tests.futures import check_going_back
@@ -15,7 +14,7 @@ pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one pr
 
 
 def test_the_script_places_cubes_on_genesis_too() -> None:
-    cfg = TASKS.get("GeneLab-Franka-Pick-And-Place-v0").env
+    cfg = rl_cfg("GeneLab-Franka-Pick-And-Place-v0")
     cfg.scene.num_envs, cfg.seed = 2, 0
     cfg.simulation.engine, cfg.simulation.precision = "genesis", 64
     env = ManagerBasedRlEnv(cfg)

@@ -18,7 +18,7 @@ from torch import Tensor
 from genelab import TASKS
 from genelab import math as gm
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import GenelabError
 from genelab.mdp.arm_actions import DifferentialIkAction
 from genelab.rl import train_task
@@ -36,7 +36,7 @@ TASK = "GeneLab-Franka-Pick-And-Place-v0"
 
 
 def make(num_envs: int = 4, *, noise: bool = False, **changes: Any) -> ManagerBasedRlEnv:
-    cfg = TASKS.get(TASK).env
+    cfg = rl_cfg(TASK)
     cfg.scene.num_envs, cfg.seed, cfg.simulation.threads = num_envs, 0, 1
     cfg.observations["observation"].enable_noise = noise
     for name, value in changes.items():
@@ -81,7 +81,7 @@ def test_numbers_of_the_task(env: ManagerBasedRlEnv) -> None:
         ("last_action", 4, 1.0),
         ("time_remaining", 1, 1.0),
     ]
-    assert TASKS.get(TASK).env.scene.num_envs == 64
+    assert rl_cfg(TASK).scene.num_envs == 64
     agent = TASKS.get(TASK).agent
     assert agent.off_policy.learning_starts >= 64 * 101
 
@@ -282,7 +282,7 @@ def test_a_saved_state_goes_on_as_before(env: ManagerBasedRlEnv) -> None:
 
 
 def test_success_is_told_whatever_the_reward_weighs() -> None:
-    cfg = TASKS.get(TASK).env
+    cfg = rl_cfg(TASK)
     cfg.scene.num_envs, cfg.seed, cfg.rewards["at_goal"].weight = 2, 0, 0.0
     env = ManagerBasedRlEnv(cfg)
     env.reset(seed=0)
@@ -313,6 +313,7 @@ def test_what_led_to_a_bad_number_is_seen_again(tmp_path: Path) -> None:
 
 def small_agent(num_envs: int, episode: int, **changes: Any) -> Sb3AgentCfg:
     agent = TASKS.get(TASK).agent
+    assert isinstance(agent, Sb3AgentCfg)
     agent.hidden_dims = (16,)
     agent.off_policy = Sb3OffPolicyCfg(
         buffer_size=num_envs * 60, batch_size=32, learning_starts=num_envs * (episode + 1), gradient_steps=1

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import ConfigError
 from genelab.managers import EventTermCfg, TerminationTermCfg
 
@@ -31,7 +30,7 @@ def after(env: ManagerBasedRlEnv, steps: tuple[int, ...]) -> Tensor:
 
 
 def noting(log: list, mode: str, interval_range_s: tuple[float, float] | None = None) -> EventTermCfg:
-    return EventTermCfg(func=record, mode=mode, params={"log": log}, interval_range_s=interval_range_s)  # type: ignore[arg-type]
+    return EventTermCfg(func=record, mode=mode, params={"log": log}, interval_range_s=interval_range_s)
 
 
 def run(env: ManagerBasedRlEnv, steps: int) -> None:
@@ -128,7 +127,7 @@ def test_an_interval_goes_with_its_mode_only(
 
 
 def test_timers_after_an_automatic_reset_are_those_after_a_reset() -> None:
-    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").env
+    cfg = rl_cfg("GeneLab-Inverted-Pendulum-v0")
     cfg.scene.num_envs, cfg.episode_length_s = 2, 0.5
     cfg.terminations = {"time_out": cfg.terminations["time_out"]}
     cfg.events["push_cart"].interval_range_s = (0.1, 0.1)

@@ -129,7 +129,7 @@ def test_strides_follow_the_command(make_env: MakeEnv) -> None:
 def test_the_script_may_fade(make_env: MakeEnv) -> None:
     fade = {"fade": ScheduleCfg(start=1.0, end=0.0, steps=2)}
     env = walker(make_env, schedules=fade)
-    env.cfg.actions["legs"].schedule = "fade"  # type: ignore[union-attr]
+    env.cfg.actions["legs"].schedule = "fade"
     targets = []
     for _ in range(3):
         env.commands.term("gait").phase[:] = 0.25

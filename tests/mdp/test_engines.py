@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -60,7 +61,7 @@ def test_a_helped_walker_goes_the_same_way_on_both_engines(make_env: MakeEnv) ->
         assert torch.equal(genesis.robot.joint_pos_target, mujoco.robot.joint_pos_target)
         for name in ("joint_pos", "root_pos_w", "root_quat_w", "root_lin_vel_w", "root_ang_vel_w"):
             ours, theirs = getattr(genesis.robot, name), getattr(mujoco.robot, name)
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8, msg=lambda text, name=name: f"{name}: {text}")
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8, msg=partial("{}: {}".format, name))
         strengths.append(wrench(genesis).abs().amax().item())
         targets.append(genesis.robot.joint_pos_target[1].tolist())
     assert strengths[0] > 10.0

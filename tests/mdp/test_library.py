@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import TASKS, mdp
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
+from genelab import mdp
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg, rl_cfg
 from genelab.errors import ConfigError
 from genelab.managers import (
     EventTermCfg,
@@ -82,7 +82,7 @@ def make_env() -> Iterator[MakeEnv]:
         env.close()
 
 
-def value(env: ManagerBasedRlEnv, func: Callable[..., Tensor], **params: Any) -> list:
+def value(env: ManagerBasedRlEnv, func: Callable[..., Tensor], **params: Any) -> Any:
     """What an observation or a reward term says now, of the second environment."""
     group = func in (mdp.joint_pos_rel, mdp.joint_vel_rel, mdp.last_action, mdp.frame_ang_vel)
     if group:
@@ -177,7 +177,7 @@ def test_a_joint_gets_another_velocity(make_env: MakeEnv) -> None:
 
 
 def test_a_play_config_has_the_model_as_it_was_written() -> None:
-    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").env
+    cfg = rl_cfg("GeneLab-Inverted-Pendulum-v0")
     params = {"mass_range": (0.5, 2.0), "operation": "scale"}
     cfg.events["mass"] = EventTermCfg(func=mdp.randomize_mass, mode="reset", params=params)
     cfg.events["own"] = EventTermCfg(func=mdp.changes_model(lambda env, env_ids: None), mode="reset")

@@ -71,7 +71,7 @@ def started(robot: str) -> tuple[ManagerBasedRlEnv, Deal, torch.Tensor]:
     command = torch.tensor(list(directions_of(**term.ranges).values())).repeat_interleave(12, dim=0)
     term.fix(command)
     env.reset(seed=0)
-    dealt = deal(env.scene.terrain.cfg, 9, env.num_envs)  # type: ignore[union-attr, arg-type]
+    dealt = deal(env.scene.terrain.cfg, 9, env.num_envs)
     observations = start_on_relief(env, env.robot, dealt, command)
     seen = mdp.height_scan(env, "scan").clamp(-1.0, 2.0)
     assert observations["policy"][:, -187:].allclose(seen, atol=1e-6)  # what is observed is from there
@@ -90,7 +90,7 @@ def test_robots_start_on_the_relief_not_inside_it_and_go_across_their_cell(robot
     assert away.abs().amax(dim=1).min() > 2.0  # the platform ends at 1 m, the cell at 4 m
     assert away.abs().amax(dim=1).max() < 3.0
     assert terrain.in_own_cell(at).all()
-    feet = env.scene.sensors["feet"].pos_w  # type: ignore[union-attr]
+    feet = env.scene.sensors["feet"].pos_w
     clearance = feet[..., 2] - terrain.height_at(feet)
     assert clearance.min() > 0.0
     assert clearance.amin(dim=1).max() < 0.3  # and none falls from a height
@@ -112,7 +112,7 @@ def test_nobody_starts_over_a_hole() -> None:
     env = ManagerBasedRlEnv(eval_cfg(cfg, 16))
     env.reset(seed=0)
     start_on_relief(env, env.robot, deal(cfg.scene.terrain, 1, 16), torch.zeros(16, 3))
-    assert env.scene.terrain.height_at(env.robot.root_pos_w) == pytest.approx(torch.zeros(16))  # type: ignore[union-attr]
-    feet = env.scene.sensors["feet"].pos_w  # type: ignore[union-attr]
-    assert env.scene.terrain.height_at(feet) == pytest.approx(torch.zeros(16, 4), abs=1e-6)  # type: ignore[union-attr]
+    assert env.scene.terrain.height_at(env.robot.root_pos_w) == pytest.approx(torch.zeros(16))
+    feet = env.scene.sensors["feet"].pos_w
+    assert env.scene.terrain.height_at(feet) == pytest.approx(torch.zeros(16, 4), abs=1e-6)
     env.close()

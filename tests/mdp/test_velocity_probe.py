@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
@@ -55,7 +57,7 @@ def puck_env(terrain: TerrainCfg | None, num_envs: int) -> ManagerBasedRlEnv:
 
 
 @pytest.fixture
-def env():
+def env() -> Iterator[ManagerBasedRlEnv]:
     env = puck_env(None, 36)
     yield env
     env.close()
@@ -123,7 +125,9 @@ def test_it_reports_the_share_of_each_direction_and_who_fell(
     share, falls = torch.full((36,), 0.75), torch.zeros(36, dtype=torch.bool)
     share[4:8] = torch.tensor([0.5, 0.5, 0.5, 1.0])  # backward: the median is not moved by one
     falls[9:11] = True  # two that go left
-    probe = run_probe(env, moving(env, share, falls), env.commands.term("twist").probe(), seed=0)
+    wanted = env.commands.term("twist").probe()
+    assert wanted is not None
+    probe = run_probe(env, moving(env, share, falls), wanted, seed=0)
     found = {direction.name: direction for direction in probe.directions}
     assert probe.report()["envs_per_direction"] == 4
     assert "kinds" not in probe.report()
@@ -150,7 +154,9 @@ def test_each_kind_of_ground_is_judged_by_itself_and_nobody_beyond_his_cell(monk
     grass = torch.tensor([True] * 4 + [False] * 4).repeat(9)
     share, falls = torch.where(grass, 1.0, 0.5), torch.zeros(72, dtype=torch.bool)
     falls[8:10] = True  # two of those that go backward, on grass
-    probe = run_probe(env, moving(env, share, falls), env.commands.term("twist").probe(), seed=0)
+    wanted = env.commands.term("twist").probe()
+    assert wanted is not None
+    probe = run_probe(env, moving(env, share, falls), wanted, seed=0)
     found = {kind: {one.name: one for one in directions} for kind, directions in probe.kinds.items()}
     assert list(found) == ["grass", "sand"]
     # From 1.5 m before the middle, 3.5 m at 1 m/s take 3.5 of the 4 s; the rest is beyond the cell.
@@ -179,6 +185,7 @@ def test_robots_take_turns_where_there_are_fewer_environments(monkeypatch: pytes
             rounds.append(env.commands["twist"].tolist())
 
     probe = env.commands.term("twist").probe()
+    assert probe is not None
     assert (probe.robots, probe.rounds) == (36, 5)
     run_probe(env, InferenceSetup(policy=setup.policy, reset=forget), probe, seed=0)
     asked = list(directions_of(COMMAND.lin_vel_x, COMMAND.lin_vel_y, COMMAND.ang_vel_z).values())

@@ -68,8 +68,8 @@ def make_run(
         (path / "eval.json").write_text(json.dumps({**report, "metrics": judged}))
     writer = SummaryWriter(str(path))
     for i, value in enumerate(returns, start=1):
-        scalars = {"Train/env_steps": 100 * i, "Perf/collection_time": 20, "Perf/learning_time": 10}
-        scalars |= {"Train/mean_reward": value, "Train/mean_episode_length": 7, "Episode_Reward/alive": value / 2}
+        scalars: dict[str, float] = {"Train/env_steps": 100 * i, "Perf/collection_time": 20, "Perf/learning_time": 10}
+        scalars |= {"Train/mean_reward": value, "Train/mean_episode_length": 7.0, "Episode_Reward/alive": value / 2}
         for tag, number in scalars.items():
             writer.add_scalar(tag, number, i)
     writer.close()

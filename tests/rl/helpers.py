@@ -10,7 +10,7 @@ import torch
 
 from genelab import TASKS, TaskCfg
 from genelab.config import load_json
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.rl import TrainResult, train_task
 from genelab.rl.backends import select_backend
 from genelab.rl.evaluator import evaluate
@@ -24,7 +24,7 @@ def train_agent(
     agent: Any, name: str, *, env: ManagerBasedRlEnvCfg | None = None, num_envs: int = 4, **options: Any
 ) -> TrainResult:
     """Train an agent on the pendulum, or on another task, into a directory of this name."""
-    cfg = TaskCfg(env=env or TASKS.get(PENDULUM).env, agent=agent)
+    cfg = TaskCfg(env=env or rl_cfg(PENDULUM), agent=agent)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TASKS, "_entries", dict(TASKS._entries))
         TASKS.register(TASK, lambda: cfg)
@@ -38,7 +38,7 @@ def agent_of(result: TrainResult) -> Any:
 
 def play_env(num_envs: int = 4) -> ManagerBasedRlEnv:
     """The pendulum as it is played."""
-    return ManagerBasedRlEnv(eval_cfg(TASKS.get(PENDULUM).play_env, num_envs))
+    return ManagerBasedRlEnv(eval_cfg(rl_cfg(PENDULUM, play=True), num_envs))
 
 
 def return_of(result: TrainResult) -> float:

@@ -11,7 +11,7 @@ import torch
 
 from genelab import TASKS
 from genelab.config import from_dict, load_json, to_dict
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError
 from genelab.managers import TerminationTermCfg
 from genelab.rl.backends import BACKENDS, select_backend
@@ -49,7 +49,7 @@ def _time_outs(library: str, env: ManagerBasedRlEnv) -> list[bool]:
 
 @pytest.mark.parametrize("library", ["rsl_rl", "skrl", "rl_games", "sb3"])
 def test_a_failure_in_the_step_of_a_time_out_is_a_failure(library: str) -> None:
-    cfg = TASKS.get(PENDULUM).play_env
+    cfg = rl_cfg(PENDULUM, play=True)
     cfg.scene.num_envs = 4
     cfg.terminations = {  # the first fails, the second times out, the third does both, the fourth goes on
         "fell": TerminationTermCfg(func=_ends, params={"steps": [1, 9, 1, 9]}),

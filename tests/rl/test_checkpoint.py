@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from genelab import TASKS
 from genelab.config import apply_overrides, split_overrides
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError
 from genelab.rl.checkpoint import columns_in, load_checkpoint, save_atomically, schema_of, widen
 from genelab.rl.transforms import _both
@@ -20,7 +19,7 @@ from genelab.rl.transforms import _both
 
 @pytest.fixture(scope="module")
 def env() -> ManagerBasedRlEnv:
-    return ManagerBasedRlEnv(TASKS.get("GeneLab-Inverted-Pendulum-v0").play_env)
+    return ManagerBasedRlEnv(rl_cfg("GeneLab-Inverted-Pendulum-v0", play=True))
 
 
 def write(path: Path, env: ManagerBasedRlEnv, **changes: Any) -> Path:
@@ -169,7 +168,7 @@ def test_what_it_says_to_pass_makes_it_fit(tmp_path: Path, env: ManagerBasedRlEn
     changes |= {"env.observations.policy.terms.joint_vel.scale": [0.1, 0.2]}
     schema["transforms"] |= changes
     path = write(tmp_path / "model.pt", env, schema=schema)
-    cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").play_env
+    cfg = rl_cfg("GeneLab-Inverted-Pendulum-v0", play=True)
     for _ in changes:
         [word] = shlex.split(refusal(path, ManagerBasedRlEnv(cfg)).partition(": pass ")[2])
         apply_overrides({"env": cfg}, split_overrides([word])[0])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.rl import train_task
 from genelab.rl.config import RlGamesAgentCfg, Sb3AgentCfg, Sb3OffPolicyCfg, Sb3OnPolicyCfg, SkrlAgentCfg
 from genelab.rl.finite import FiniteGuard, NotFiniteError, first_not_finite
@@ -71,7 +71,7 @@ def test_an_evaluation_tells_a_policy_from_a_reward(capfd: pytest.CaptureFixture
 
 
 def test_observations_that_were_bad_at_the_reset_are_not_the_policys_fault() -> None:
-    cfg = TASKS.get(PENDULUM).play_env
+    cfg = rl_cfg(PENDULUM, play=True)
     cfg.scene.num_envs = 2
     env = ManagerBasedRlEnv(cfg)
     env.watchers.append(FiniteGuard(env))

@@ -10,7 +10,7 @@ import pytest
 
 from genelab import TASKS, TaskCfg
 from genelab.config import Override, to_dict
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.rl import EvalOptions, resume_task, train_task
 from genelab.rl.config import BackendConfig, RlGamesAgentCfg, Sb3AgentCfg, Sb3OnPolicyCfg, SkrlAgentCfg
 from genelab.rl.eval_callback import _in_words
@@ -27,6 +27,7 @@ SMALL: dict[str, Any] = {"hidden_dims": (8,), "save_interval": 1}
 
 def rsl_rl() -> BackendConfig:
     agent = TASKS.get(PENDULUM).agent
+    assert agent is not None
     agent.num_steps_per_env, agent.max_iterations, agent.save_interval = 8, 3, 1
     return agent
 
@@ -108,7 +109,7 @@ def test_a_run_is_judged_in_the_tasks_play_config_with_its_own_overrides(
     options: dict[str, Any] = {"evaluation": EvalOptions(every=1, episodes=2, num_envs=2)}
     first = train_task("Judged-v0", num_envs=4, overrides=changes, log_dir=Path("run"), **options)
     resume_task(first.path, max_iterations=2, **options)
-    expected = TASKS.get("Judged-v0").play_env
+    expected = rl_cfg("Judged-v0", play=True)
     expected.episode_length_s = 0.2
     assert judged == [to_dict(eval_cfg(expected, 2))] * 2
     assert judged[0]["scene"]["env_spacing"] == 7.0

@@ -13,9 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import TASKS
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.errors import GenelabError
 from genelab.managers import MetricTermCfg, Probe, RewardTermCfg, TerminationTermCfg
 from genelab.rl import evaluate_task, train_task
@@ -36,7 +35,7 @@ def fails_at_random(env: ManagerBasedRlEnv) -> Tensor:
 
 
 def random_lengths(num_envs: int) -> ManagerBasedRlEnv:
-    cfg = TASKS.get(TASK).play_env
+    cfg = rl_cfg(TASK, play=True)
     cfg.terminations = {
         "time_out": cfg.terminations["time_out"],
         "chance": TerminationTermCfg(func=fails_at_random),
@@ -46,7 +45,7 @@ def random_lengths(num_envs: int) -> ManagerBasedRlEnv:
 
 
 def pendulum(num_envs: int) -> ManagerBasedRlEnv:
-    return ManagerBasedRlEnv(eval_cfg(TASKS.get(TASK).play_env, num_envs))
+    return ManagerBasedRlEnv(eval_cfg(rl_cfg(TASK, play=True), num_envs))
 
 
 def still(env: ManagerBasedRlEnv) -> InferenceSetup:
@@ -73,7 +72,7 @@ def test_the_mean_length_is_unbiased(num_envs: int, episodes: int) -> None:
 
 def test_only_the_first_episodes_of_each_environment_count() -> None:
     """Environment i ends every i + 1 steps: the fast ones must not fill the places of the slow ones."""
-    cfg = TASKS.get(TASK).play_env
+    cfg = rl_cfg(TASK, play=True)
     cfg.terminations = {"clock": TerminationTermCfg(func=every_so_often)}
     cfg.rewards = {"index": RewardTermCfg(func=index, weight=100.0)}
     cfg.metrics = {
@@ -124,7 +123,9 @@ def test_success_is_that_of_the_last_step() -> None:
     env = random_lengths(64)
     result = evaluate(env, still(env), episodes=256, seed=0)
     assert result.successes == [length == LONGEST for length in result.lengths]
-    rate, (low, high) = result.summary()["success_rate"], result.intervals()["success_ci95"]
+    rate, interval = result.summary()["success_rate"], result.intervals()["success_ci95"]
+    assert interval is not None
+    low, high = interval
     assert low < rate < high
 
 
@@ -142,7 +143,7 @@ def test_two_evaluations_with_one_seed_are_identical() -> None:
 
 
 def test_a_config_made_for_watching_is_made_fit_to_judge() -> None:
-    cfg: ManagerBasedRlEnvCfg = TASKS.get(TASK).env
+    cfg: ManagerBasedRlEnvCfg = rl_cfg(TASK)
     cfg.episode_length_s, cfg.auto_reset = 1e9, False
     assert cfg.observations["policy"].enable_noise
     judged = eval_cfg(cfg, 3)
@@ -154,8 +155,8 @@ def test_a_config_made_for_watching_is_made_fit_to_judge() -> None:
 
 
 def test_an_episode_that_nothing_ends_takes_30_s() -> None:
-    cfg = TASKS.get(TASK).play_env
-    cfg.terminations, cfg.episode_length_s, cfg.auto_reset = {"time_out": None}, 1e9, False
+    cfg = rl_cfg(TASK, play=True)
+    cfg.terminations, cfg.episode_length_s, cfg.auto_reset = {}, 1e9, False
     cfg.decimation = 100  # control steps of half a second
     env = ManagerBasedRlEnv(eval_cfg(cfg, 2))
     assert evaluate(env, still(env), episodes=4, seed=0).lengths == [60] * 4
@@ -194,7 +195,7 @@ def test_max_steps_ends_it_and_says_what_that_does() -> None:
 
 
 def test_a_return_that_is_no_number_is_an_error() -> None:
-    cfg = TASKS.get(TASK).play_env
+    cfg = rl_cfg(TASK, play=True)
     cfg.episode_length_s = 0.02
     cfg.rewards = {"broken": RewardTermCfg(func=broken, weight=1.0)}
     env = ManagerBasedRlEnv(eval_cfg(cfg, 4))
@@ -203,7 +204,7 @@ def test_a_return_that_is_no_number_is_an_error() -> None:
 
 
 def test_a_metric_that_is_no_number_does_not_cost_the_evaluation() -> None:
-    cfg = TASKS.get(TASK).play_env
+    cfg = rl_cfg(TASK, play=True)
     cfg.episode_length_s = 0.02
     cfg.metrics = {"broken": MetricTermCfg(func=broken), "age": MetricTermCfg(func=age)}
     env = ManagerBasedRlEnv(eval_cfg(cfg, 4))
@@ -399,11 +400,11 @@ def test_an_evaluation_builds_one_world_and_its_probes_take_turns_in_it(
     class Counted(ManagerBasedRlEnv):
         def __init__(self, *args: object, **options: object) -> None:
             built.append(self)
-            super().__init__(*args, **options)  # type: ignore[arg-type]
+            super().__init__(*args, **options)
 
     def load(*args: object, **options: object) -> InferenceSetup:
         loaded.append(args)
-        return load_policy(*args, **options)  # type: ignore[arg-type]
+        return load_policy(*args, **options)
 
     monkeypatch.setattr("genelab.rl.world.ManagerBasedRlEnv", Counted)
     monkeypatch.setattr("genelab.rl.world.load_policy", load)

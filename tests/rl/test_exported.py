@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError
 from genelab.rl import export_task, train_task
 from genelab.rl.evaluator import evaluate
@@ -37,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def env_of(task: str, num_envs: int = 4, **changes: Any) -> ManagerBasedRlEnv:
-    cfg = eval_cfg(TASKS.get(task).play_env, num_envs)
+    cfg = eval_cfg(rl_cfg(task, play=True), num_envs)
     for path, value in changes.items():
         setattr(cfg.observations["policy"], path, value)
     return ManagerBasedRlEnv(cfg)
@@ -108,13 +108,13 @@ def test_another_schema_is_refused_by_name(home: Path) -> None:
         load_exported(env_of(RNN), home / "mlp.ts")
     with pytest.raises(UsageError, match=r"other observations: policy\.history is 1 there, 3 here"):
         load_exported(env_of(PENDULUM, history_length=3), home / "mlp.onnx")
-    terms = TASKS.get(PENDULUM).play_env.observations["policy"].terms
+    terms = rl_cfg(PENDULUM, play=True).observations["policy"].terms
     with pytest.raises(UsageError, match=r"other observations: policy\.terms in another order: joint_pos, .* there, "):
         load_exported(env_of(PENDULUM, terms=dict(reversed(terms.items()))), home / "mlp.onnx")
 
 
 def test_actions_that_mean_something_else_are_refused(home: Path) -> None:
-    cfg = eval_cfg(TASKS.get(PENDULUM).play_env, 1)
+    cfg = eval_cfg(rl_cfg(PENDULUM, play=True), 1)
     cfg.observations["policy"].terms["joint_vel"].scale = 3.0  # the file has its own
     load_exported(ManagerBasedRlEnv(cfg), home / "mlp.onnx")
     cfg.actions["cart"].scale = 5.0
@@ -136,7 +136,8 @@ def test_what_is_no_exported_policy_is_refused(home: Path, tmp_path: Path, suffi
         load_exported(env, path)
     right = json.loads((home / f"mlp{suffix}.metadata.json").read_text())
     untold = {key: value for key, value in right.items() if key != "task"}
-    for wrong in ({"format": "onnx"}, [], untold, {**right, "obs_groups": []}, {**right, "format": "pickle"}):
+    bad: list[Any] = [{"format": "onnx"}, [], untold, {**right, "obs_groups": []}, {**right, "format": "pickle"}]
+    for wrong in bad:
         beside.write_text(json.dumps(wrong))
         with pytest.raises(UsageError, match="not the metadata of a policy"):
             load_exported(env, path)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from genelab import TASKS, TaskCfg, mdp
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import ObservationGroupCfg, ObservationTermCfg
 from genelab.rl import ExportResult, export_task, exporter, train_task
@@ -106,7 +106,7 @@ AGENTS: dict[str, Any] = {
 
 def pendulum() -> ManagerBasedRlEnvCfg:
     """The pendulum with clips that bite, unequal scales and two frames."""
-    cfg = TASKS.get(PENDULUM).env
+    cfg = rl_cfg(PENDULUM)
     cfg.observations["policy"] = ObservationGroupCfg(
         history_length=2,
         terms={
@@ -176,7 +176,7 @@ def exports(checkpoints: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def env_of(task: str, num_envs: int) -> ManagerBasedRlEnv:
-    return ManagerBasedRlEnv(eval_cfg(TASKS.get(task).env, num_envs))
+    return ManagerBasedRlEnv(eval_cfg(rl_cfg(task), num_envs))
 
 
 @pytest.mark.parametrize("format", ["torchscript", "onnx"])
@@ -432,7 +432,7 @@ def test_memory_is_compared_with_its_resets(format: Any, checkpoints: Any, monke
 
 def test_half_of_the_environments_forget_in_mid_run_though_no_episode_ends(checkpoints: Any) -> None:
     task, checkpoint = checkpoints("rsl_rl-GRU")
-    cfg = eval_cfg(TASKS.get(task).env, 8)
+    cfg = eval_cfg(rl_cfg(task), 8)
     cfg.terminations = {}
     env = ManagerBasedRlEnv(cfg)
     setup = load_policy(env, TASKS.get(task).agent, checkpoint)

@@ -139,7 +139,7 @@ def test_wandb_gets_one_step_per_iteration_and_the_params(
 
 def test_both_loggers_get_the_same_numbers_of_the_same_training() -> None:
     for logger in ("tensorboard", "wandb"):
-        train_task(TASK, num_envs=8, max_iterations=3, seed=3, log_dir=Path(logger), logger=logger)  # type: ignore[arg-type]
+        train_task(TASK, num_envs=8, max_iterations=3, seed=3, log_dir=Path(logger), logger=logger)
     losses = [event.value for event in events(Path("tensorboard")).Scalars("Loss/value")]
     (file,) = offline_runs(Path("wandb"))
     assert [step["Loss/value"] for step in history(file)] == pytest.approx(losses, rel=1e-6)
@@ -192,7 +192,7 @@ def test_a_missing_library_is_named_before_anything_is_written(
 
 def test_an_unknown_logger_is_refused() -> None:
     with pytest.raises(UsageError, match="unknown logger 'csv': choose one of tensorboard, wandb"):
-        train_task(TASK, logger="csv")  # type: ignore[arg-type]
+        train_task(TASK, logger="csv")
 
 
 def test_what_wandb_refuses_ends_the_run_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

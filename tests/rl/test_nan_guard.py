@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.managers import EventTermCfg, RewardTermCfg
 from genelab.rl.finite import FiniteGuard, NotFiniteError
 from genelab.rl.nan_guard import NanGuard
@@ -221,7 +221,7 @@ class NoLook(TorchDispatchMode):
 
 
 def bad_env(task: str = "Test-Bad-Reward-v0") -> ManagerBasedRlEnv:
-    cfg = TASKS.get(task).env
+    cfg = rl_cfg(task)
     cfg.scene.num_envs = 8
     return ManagerBasedRlEnv(cfg)
 
@@ -270,7 +270,7 @@ def test_a_late_guard_never_waits_for_the_device_in_a_step() -> None:
     guard.before_step(action)
     for _ in range(60):
         result = env.step(action)
-        with NoLook():
+        with NoLook():  # type: ignore[no-untyped-call]
             guard.after_step(result)
             guard.before_step(action)
     env.close()

@@ -13,7 +13,7 @@ from tensordict import TensorDict
 
 from genelab import TASKS
 from genelab.config import Override, load_json
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError
 from genelab.rl import Progress, TrainResult, resume_task, train_task
 from genelab.rl.backends import RslRlVecEnvWrapper, select_backend
@@ -48,7 +48,7 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 
 def play_env(task: str = PENDULUM, num_envs: int = 8) -> ManagerBasedRlEnv:
-    return ManagerBasedRlEnv(eval_cfg(TASKS.get(task).play_env, num_envs))
+    return ManagerBasedRlEnv(eval_cfg(rl_cfg(task, play=True), num_envs))
 
 
 def test_a_run_leaves_what_the_design_says() -> None:

@@ -15,8 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError
 from genelab.managers import ObservationGroupCfg
 from genelab.rl import TrainResult, resume_task
@@ -207,12 +206,14 @@ def test_only_symmetric_weights_can_be_tied() -> None:
 
 def turn(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | None]:
     """Not a mirror: twice is not nothing."""
-    images = None if obs is None else obs.apply(lambda group: group.roll(1, dims=1))
-    return None if obs is None else torch.cat([obs, images]), None if actions is None else torch.cat([actions] * 2)
+    if obs is not None:
+        obs = torch.cat([obs, obs.apply(lambda group: group.roll(1, dims=1))])
+    return obs, None if actions is None else torch.cat([actions] * 2)
 
 
 def thrice(env: Any, obs: Any, actions: Tensor | None) -> tuple[Any, Tensor | None]:
-    return tuple(None if value is None else torch.cat([value] * 3) for value in (obs, actions))
+    obs, actions = (None if value is None else torch.cat([value] * 3) for value in (obs, actions))
+    return obs, actions
 
 
 def test_what_cannot_be_tied_is_refused() -> None:
@@ -238,7 +239,9 @@ def test_hidden_layers_in_bfloat16_are_close_and_the_last_is_exact() -> None:
     assert 1e-5 < apart < 2e-2
     assert mixed(seen).dtype == torch.float32
     with torch.no_grad():
-        layers[-1].bias += 1e-4  # bfloat16 could not tell 1 from 1.0001
+        last = layers[-1]
+        assert isinstance(last, nn.Linear)
+        last.bias.add_(1e-4)  # bfloat16 could not tell 1 from 1.0001
     moved = mixed(seen) - plain(seen)
     assert (moved.abs().max() - apart).abs() < 1e-5
 
@@ -290,7 +293,7 @@ def test_the_weight_of_curiosity_follows_its_schedule() -> None:
 
 
 def test_a_group_for_curiosity_is_what_it_sees() -> None:
-    env = TASKS.get(PENDULUM).env
+    env = rl_cfg(PENDULUM)
     terms = env.observations["policy"].terms
     env.observations["rnd_state"] = ObservationGroupCfg(terms={"joint_pos": terms["joint_pos"]})
     with warnings.catch_warnings():

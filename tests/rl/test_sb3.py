@@ -16,7 +16,7 @@ from torch import Tensor
 
 from genelab import TASKS, mdp
 from genelab.config import TaskCfg
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.errors import UsageError
 from genelab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
 from genelab.rl import TrainResult, resume_task, train_task
@@ -68,7 +68,7 @@ def train(monkeypatch: pytest.MonkeyPatch) -> Train:
     monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))
 
     def run(agent: Sb3AgentCfg, env: ManagerBasedRlEnvCfg | None = None, *, num_envs: int = 4, **options: Any) -> Any:
-        cfg = TaskCfg(env=env or TASKS.get(PENDULUM).env, agent=agent)
+        cfg = TaskCfg(env=env or rl_cfg(PENDULUM), agent=agent)
         TASKS._entries.pop("test-v0", None)
         TASKS.register("Test-v0", lambda: cfg)
         return train_task("Test-v0", num_envs=num_envs, **options)
@@ -95,7 +95,7 @@ def some_observations(env: ManagerBasedRlEnv) -> dict[str, Tensor]:
 
 
 def pendulum(num_envs: int = 16) -> ManagerBasedRlEnv:
-    return ManagerBasedRlEnv(eval_cfg(TASKS.get(PENDULUM).play_env, num_envs))
+    return ManagerBasedRlEnv(eval_cfg(rl_cfg(PENDULUM, play=True), num_envs))
 
 
 # Training
@@ -105,7 +105,7 @@ def pendulum(num_envs: int = 16) -> ManagerBasedRlEnv:
 def test_a_loaded_policy_acts_as_the_library_itself_predicts(
     algorithm: str, train: Train, learners: list[Sb3Learner], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    progress = []
+    progress: list[Any] = []
     agent = tiny(algorithm)
     result = train(agent, report=progress.append)
     assert (result.status, result.checkpoint.name, result.env_steps) == ("completed", "model.zip", 320)
@@ -161,7 +161,7 @@ def test_a_warm_start_takes_networks_and_normaliser(train: Train, learners: list
 
 
 def test_the_last_observation_is_of_before_the_reset_and_time_outs_are_no_terminals() -> None:
-    cfg = TASKS.get(PENDULUM).env
+    cfg = rl_cfg(PENDULUM)
     cfg.scene.num_envs, cfg.seed, cfg.episode_length_s = 8, 1, 0.3
     cfg.events.pop("push_cart")
     cfg.observations["policy"].enable_noise = False
@@ -185,7 +185,7 @@ def test_the_last_observation_is_of_before_the_reset_and_time_outs_are_no_termin
 
 
 def test_one_step_of_the_vector_environment() -> None:
-    cfg = TASKS.get(PENDULUM).env
+    cfg = rl_cfg(PENDULUM)
     cfg.scene.num_envs, cfg.seed, cfg.episode_length_s = 4, 1, 0.02
     env = GenelabSb3VecEnv(ManagerBasedRlEnv(cfg), action_bound=2.0)
     assert (env.action_space.low, env.action_space.high) == (-2.0, 2.0)

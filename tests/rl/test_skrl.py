@@ -33,7 +33,7 @@ def train(
     agent: dict[str, Any] = TINY,
     **options: Any,
 ) -> TrainResult:
-    cfg = SkrlAgentCfg(algorithm=algorithm, timesteps=timesteps, **agent)  # type: ignore[arg-type]
+    cfg = SkrlAgentCfg(algorithm=algorithm, timesteps=timesteps, **agent)
     return train_agent(cfg, name, num_envs=num_envs, **options)
 
 
@@ -80,7 +80,7 @@ def test_actions_are_clipped_where_the_environment_does_not() -> None:
     seen: list[torch.Tensor] = []
     env = play_env()
     original = env.step
-    env.step = lambda action: seen.append(action) or original(action)  # type: ignore[assignment, func-returns-value]
+    env.step = lambda action: seen.append(action) or original(action)  # type: ignore[method-assign]
     for bound in (1.0, 100.0):
         wrapper = GenelabSkrlWrapper(env, bound)
         wrapper.step(torch.full((4, 1), -1e6))

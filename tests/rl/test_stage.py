@@ -12,7 +12,7 @@ from torch import Tensor
 
 from genelab import TASKS, TaskCfg
 from genelab.config import Override
-from genelab.envs import ManagerBasedRlEnv, play_cfg
+from genelab.envs import ManagerBasedRlEnv, play_cfg, rl_cfg
 from genelab.errors import UsageError
 from genelab.managers import CurriculumTermCfg
 from genelab.rl import EvalOptions, train_task
@@ -36,6 +36,7 @@ def grow(env: ManagerBasedRlEnv, env_ids: Tensor) -> None:
 def rsl_rl() -> RslRlOnPolicyRunnerCfg:
     small = RslRlModelCfg(hidden_dims=(8,))
     agent = TASKS.get("GeneLab-Inverted-Pendulum-v0").agent
+    assert isinstance(agent, RslRlOnPolicyRunnerCfg)
     agent.num_steps_per_env, agent.max_iterations, agent.save_interval = 20, 3, 1
     agent.actor.hidden_dims, agent.critic = (8,), small
     return agent
@@ -54,7 +55,7 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any
 
     def train(make_agent: Callable[[], Any], **options: Any) -> Any:
         def make() -> TaskCfg:
-            env = TASKS.get("GeneLab-Inverted-Pendulum-Memory-Mlp-v0").env
+            env = rl_cfg("GeneLab-Inverted-Pendulum-Memory-Mlp-v0")
             env.episode_length_s, env.scene.num_envs = 0.1, 2
             env.curriculum["grow"] = CurriculumTermCfg(func=grow)
             return TaskCfg(env=env, play_env=play_cfg(env), agent=make_agent())
@@ -115,13 +116,13 @@ def test_evaluation_while_training_keeps_up(task: Any, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("stage", [[], {"target": 3}, {"target": {"position_range": ["a", "b"]}}])
 def test_ranges_that_are_none_are_refused(stage: Any) -> None:
-    env = ManagerBasedRlEnv(TASKS.get("GeneLab-Inverted-Pendulum-Memory-Mlp-v0").play_env)
+    env = ManagerBasedRlEnv(rl_cfg("GeneLab-Inverted-Pendulum-Memory-Mlp-v0", play=True))
     with pytest.raises(UsageError, match=r"^model\.pt: damaged: the ranges of its commands are no ranges$"):
         begin_at_stage(env, stage, Path("model.pt"))
 
 
 def test_what_did_not_grow_is_not_told() -> None:
-    env = ManagerBasedRlEnv(TASKS.get("GeneLab-Inverted-Pendulum-Memory-Mlp-v0").env)
+    env = ManagerBasedRlEnv(rl_cfg("GeneLab-Inverted-Pendulum-Memory-Mlp-v0"))
     assert env.commands.stage() == {}
     env.commands.term("target").ranges.update(REACHED)
     assert env.commands.stage() == {"target": {"position_range": ((-0.8, 0.8), (0.85, 0.9))}}

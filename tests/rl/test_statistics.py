@@ -27,7 +27,9 @@ def test_19_of_20_intervals_hold_the_true_mean() -> None:
     rng = random.Random(0)
     hits = 0
     for _ in range(2000):
-        low, high = mean_interval([rng.gauss(3.0, 2.0) for _ in range(5)])
+        interval = mean_interval([rng.gauss(3.0, 2.0) for _ in range(5)])
+        assert interval is not None
+        low, high = interval
         hits += low <= 3.0 <= high
     assert hits / 2000 == pytest.approx(0.95, abs=0.015)
 

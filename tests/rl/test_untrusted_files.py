@@ -15,6 +15,7 @@ import torch
 from genelab.cli.main import run
 from genelab.config import to_dict
 from genelab.config.registry import TASKS
+from genelab.envs import rl_cfg
 from genelab.errors import UsageError
 from genelab.rl import train_task
 from genelab.rl.config import Sb3AgentCfg, Sb3OnPolicyCfg
@@ -109,7 +110,7 @@ def test_the_config_of_a_run_does_not_run_code_on_resume(
 def test_a_dump_does_not_run_code_on_replay(
     function: str, arguments: dict[str, Any], home: Path, refused: Callable[..., str]
 ) -> None:
-    env = to_dict(TASKS.get(TASK).env)
+    env = to_dict(rl_cfg(TASK))
     env["scene"]["entities"]["robot"] |= {"spec": function, "spec_args": arguments}
     state = torch.load(home / "resume.pt", weights_only=True)["env"]
     dump = {"task": TASK, "env": json.dumps(env), "state": state, "actions": torch.zeros(1, 4, 1)}

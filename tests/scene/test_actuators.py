@@ -41,7 +41,9 @@ SLIDER = """
 
 @pytest.fixture
 def make_slider(make_scene: Callable[..., Scene]) -> Callable[..., tuple[Scene, Articulation]]:
-    def make(*actuators: ActuatorCfg, head: str = "", x: str = "", tail: str = "", **simulation: object):
+    def make(
+        *actuators: ActuatorCfg, head: str = "", x: str = "", tail: str = "", **simulation: object
+    ) -> tuple[Scene, Articulation]:
         cfg = ArticulationCfg(
             spec=mjcf_text,
             spec_args={"xml": SLIDER.format(head=head, x=x, tail=tail)},
@@ -58,7 +60,7 @@ def put(robot: Articulation, pos: float | list[float], vel: float | list[float])
     """Set x, the same in all environments or one number each; y stays at zero."""
     state = [torch.zeros(4, 2, dtype=torch.float64) for _ in range(2)]
     state[0][:, 0], state[1][:, 0] = torch.tensor(pos), torch.tensor(vel)
-    robot.write_joint_state(*state, None)
+    robot.write_joint_state(state[0], state[1], None)
 
 
 def along_x(values: Tensor) -> list[float]:

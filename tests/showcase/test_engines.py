@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one pr
 
 def played(cfg: ManagerBasedEnvCfg, engine: str, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Centres of mass of all bodies in the beginning and in the end, `(B, 3)` each."""
-    cfg.simulation.engine, cfg.simulation.precision, cfg.seed = engine, 64, 0  # type: ignore[assignment]
+    cfg.simulation.engine, cfg.simulation.precision, cfg.seed = engine, 64, 0
     assert cfg.playback is not None
     env = make_env(cfg)
     assert env.scene.engine.name == engine

@@ -72,7 +72,7 @@ def test_a_wrong_file_is_one_clear_line(tmp_path: Path, name: str, text: str, me
     ],
 )
 def test_a_wrong_array_is_one_clear_line(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
-    np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(UsageError, match=re.escape(message)):
         load_trajectory(str(tmp_path / "a.npz"), JOINTS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
 import mujoco
@@ -130,7 +131,7 @@ def assert_same(genesis: Engine, other: Engine, names: tuple[str, ...] = READING
         ours, theirs = getattr(genesis, name), getattr(other, name)
         width = ours.shape[1] - STONE.get(name, 0)
         ours, theirs = ours[:, :width], theirs[:, :width]
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerance, msg=partial("{}: {}".format, name))
 
 
 def test_contacts_agree(engines: tuple[GenesisEngine, MujocoEngine]) -> None:

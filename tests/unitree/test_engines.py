@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.scene import PlaneCfg, Scene, SceneCfg
 from genelab.scene.terrains import TerrainGeneratorCfg
 from genelab.sim import SimulationCfg
@@ -33,7 +32,7 @@ def swing(engine: str) -> Tensor:
     """Positions of the trunk after each control step, `(150, 3)`."""
     cfg = go1_cfg()
     cfg.init_state.pos = (0.0, 0.0, 0.29)
-    settings = SimulationCfg(engine=engine, precision=64, dt=0.005)  # type: ignore[arg-type]
+    settings = SimulationCfg(engine=engine, precision=64, dt=0.005)
     scene = Scene(SceneCfg(entities={"robot": cfg}, terrain=PlaneCfg()), settings)
     scene.reset(None)
     robot = scene.articulation("robot")
@@ -50,7 +49,7 @@ def swing(engine: str) -> Tensor:
 @pytest.mark.parametrize("robot", ["Go1", "G1"])
 @pytest.mark.parametrize("ground", ["Flat", "Rough"])
 def test_a_task_steps_on_genesis(robot: str, ground: str) -> None:
-    cfg = TASKS.get(f"Genelab-Velocity-{ground}-Unitree-{robot}-v0").env
+    cfg = rl_cfg(f"Genelab-Velocity-{ground}-Unitree-{robot}-v0")
     cfg.scene.num_envs, cfg.seed = 2, 0
     cfg.simulation.engine, cfg.simulation.precision = "genesis", 64
     if isinstance(cfg.scene.terrain, TerrainGeneratorCfg):  # a field of ten by ten cells takes Genesis minutes to build

@@ -7,8 +7,8 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from genelab import TASKS, mdp
-from genelab.envs import ManagerBasedRlEnv
+from genelab import mdp
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import ConfigError
 from genelab.managers import ObservationTermCfg
 from genelab.mdp import GaitClockCfg
@@ -24,7 +24,7 @@ def valley() -> np.ndarray:
 
 def mirrored_pair(task: str) -> ManagerBasedRlEnv:
     """Two robots in the air, the second the mirror image of the first about the plane y = 0."""
-    cfg = TASKS.get(task).play_env
+    cfg = rl_cfg(task, play=True)
     cfg.scene.num_envs = 2
     if "Rough" in task:  # ground that is its own mirror image
         cfg.scene.terrain = HeightFieldCfg(heights=valley, resolution=0.1)
@@ -79,7 +79,7 @@ def test_twice_is_not_at_all() -> None:
 
 
 def test_images_are_in_the_precision_of_networks_whatever_that_of_the_physics_is() -> None:
-    cfg = TASKS.get("Genelab-Velocity-Flat-Unitree-Go1-v0").env
+    cfg = rl_cfg("Genelab-Velocity-Flat-Unitree-Go1-v0")
     cfg.scene.num_envs = 2
     cfg.simulation.precision = 64
     env = ManagerBasedRlEnv(cfg)
@@ -92,7 +92,7 @@ def test_images_are_in_the_precision_of_networks_whatever_that_of_the_physics_is
 @pytest.mark.parametrize(("right", "signs"), [(0.5, [-1.0, -1.0]), (0.0, [1.0, 1.0]), (0.25, None)])
 def test_the_mirror_image_of_a_clock(right: float, signs: list[float] | None) -> None:
     """What the left foot does, the right one does later: the clock of the mirror image is ahead by as much."""
-    cfg = TASKS.get("Genelab-Velocity-Flat-Unitree-G1-v0").play_env
+    cfg = rl_cfg("Genelab-Velocity-Flat-Unitree-G1-v0", play=True)
     cfg.commands["gait"] = GaitClockCfg(frequency=1.5, offsets={"left_.*": 0.0, "right_.*": right})
     shown = ObservationTermCfg(func=mdp.generated_command, params={"command": "gait"})
     cfg.observations["policy"].terms = {"gait": shown}

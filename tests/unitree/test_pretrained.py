@@ -27,9 +27,11 @@ def test_it_goes_where_it_is_told(task: str, monkeypatch: pytest.MonkeyPatch) ->
     assert path is not None
     assert path.stat().st_size < 1_000_000
     with policy_on_task(task, path, num_envs=9 * 6, overrides=ON[task]) as (env, setup):
-        probe = run_probe(env, setup, env.commands.term("twist").probe(), seed=1)
+        wanted = env.commands.term("twist").probe()
+        assert wanted is not None
+        probe = run_probe(env, setup, wanted, seed=1)
     assert probe.falls == 0
     shares = {direction.name: direction.fraction for direction in probe.directions}
     assert shares.pop("stand") is None
     assert len(shares) == 8
-    assert min(shares.values()) > LEAST.get(task.split("-")[4], 0.8), shares  # type: ignore[type-var]
+    assert min(shares.values()) > LEAST.get(task.split("-")[4], 0.8), shares

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 
 WIDTHS = {
     "Genelab-Velocity-Flat-Unitree-Go1-v0": (47, 50, 12),
@@ -18,7 +18,7 @@ WIDTHS = {
 
 @pytest.mark.parametrize(("task", "widths"), WIDTHS.items())
 def test_widths_and_a_second_of_random_actions(task: str, widths: tuple[int, int, int]) -> None:
-    cfg = TASKS.get(task).env
+    cfg = rl_cfg(task)
     cfg.scene.num_envs, cfg.seed = 4, 0
     env = ManagerBasedRlEnv(cfg)
     observations, _ = env.reset(seed=0)
@@ -32,7 +32,7 @@ def test_widths_and_a_second_of_random_actions(task: str, widths: tuple[int, int
 
 
 def test_who_stands_still_as_asked_earns_all_of_the_tracking_rewards() -> None:
-    cfg = TASKS.get("Genelab-Velocity-Flat-Unitree-Go1-v0").play_env
+    cfg = rl_cfg("Genelab-Velocity-Flat-Unitree-Go1-v0", play=True)
     cfg.scene.num_envs = 2
     cfg.actions["joint_pos"].offset = 0.0  # low on its soft servos, where it needs no policy to keep its balance
     env = ManagerBasedRlEnv(cfg)

@@ -18,7 +18,7 @@ def browser() -> Iterator[Any]:
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
         lacking("no chromium: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
+    options.binary_location = shutil.which("chromium") or ""
     for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--enable-unsafe-swiftshader"):
         options.add_argument(flag)
     options.add_argument("--window-size=1200,800")

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.viewer import Film, FilmCfg
 
 pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels
@@ -17,7 +16,7 @@ pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one pr
 def test_the_same_pose_makes_the_same_picture(tmp_path: Path) -> None:
     pictures = []
     for engine in ("genesis", "mujoco"):
-        cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0").play_env
+        cfg = rl_cfg("GeneLab-Inverted-Pendulum-v0", play=True)
         cfg.simulation.engine, cfg.simulation.precision, cfg.scene.num_envs = engine, 64, 4
         env = ManagerBasedRlEnv(cfg)
         env.reset(seed=0)

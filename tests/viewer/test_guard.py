@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 import viser
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from genelab.cli.main import run
 from genelab.rl.play import Player
@@ -23,7 +25,7 @@ from genelab.viewer.web import WebViewer
 from tests.viewer.pages import GO1, PENDULUM, being_played, free_port, make_player
 from tests.viewer.waiting import eventually
 
-SPOKEN = f"viser-v{viser.__version__}"
+SPOKEN = Subprotocol(f"viser-v{viser.__version__}")
 EVIL = "evil.example.com"
 CAMERA = {
     "type": "ViewerCameraMessage",
@@ -123,7 +125,7 @@ def test_the_page_takes_no_orders_from_another_server_and_hides_in_no_frame(page
     with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
         line.sendall(f"GET / HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
         answer = line.recv(2000).decode(errors="replace")
-    policy = re.search(r"(?i)Content-Security-Policy: (.*)\r\n", answer)[1]  # type: ignore[index]
+    policy = re.search(r"(?i)Content-Security-Policy: (.*)\r\n", answer)[1]
     assert "frame-ancestors 'none'" in policy
     assert f"connect-src 'self' blob: data: ws://localhost:{port} wss://localhost:{port}" in policy
 
@@ -199,12 +201,16 @@ def test_sliders_show_the_command_in_force(walked: tuple[Player, WebViewer]) -> 
     player, viewer = walked
     env: Any = player.env
     term = env.command_manager.term("twist")
+
+    def shows(command: list[float]) -> bool:
+        return [slider.value for slider in viewer._wheels[0].sliders] == command
+
     with enter(viewer):
         for command in ([0.31, -0.2, 0.1], [5.0, -5.0, 0.0]):
-            viewer._wish(lambda command=command: term.fix(term.command.new_tensor([command]), slice(0, 1)))
+            viewer._wish(partial(term.fix, term.command.new_tensor([command]), slice(0, 1)))
             low, high = term.cfg.lin_vel_x
             shown = [min(max(value, low), high) for value in command]
-            eventually(lambda shown=shown: [slider.value for slider in viewer._wheels[0].sliders] == shown)
+            eventually(partial(shows, shown))
         viewer._wish(lambda: term.fixed.fill_(False))
         assert viewer._wheels[0].steer.value is False  # a slider that is moved for it takes no wheel
 

@@ -81,7 +81,8 @@ class Window:
 
 
 def test_a_window_that_is_closed_does_not_end_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    window, said = Window(), []
+    window = Window()
+    said: list[str] = []
     monkeypatch.setattr("genelab.rl.live_view.open_viewer", lambda *args: window)
     cfg = rl_cfg(PENDULUM)
     cfg.scene.num_envs = 2

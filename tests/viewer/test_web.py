@@ -266,7 +266,7 @@ def test_a_served_run_goes_on_until_a_real_ctrl_c() -> None:
         finally:
             process.kill()
     assert process.returncode == 0
-    assert int(re.search(r"(\d+) steps", out)[1]) > 20  # type: ignore[index]
+    assert int(re.search(r"(\d+) steps", out)[1]) > 20
     assert "Traceback" not in err
 
 

@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 import torch
 
-from genelab import TASKS
 from genelab.cli.main import run
-from genelab.envs import make_env
+from genelab.envs import make_env, rl_cfg
 from genelab.rl.play import Player
 from tests.lacking import lacking
 from tests.viewer.waiting import eventually
@@ -67,7 +66,7 @@ def screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 def test_the_window(screen: Callable[[], np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
     from genelab.viewer.window import WindowViewer
 
-    cfg = TASKS.get(PENDULUM).play_env
+    cfg = rl_cfg(PENDULUM, play=True)
     assert cfg is not None
     cfg.scene.num_envs = 2
     env: Any = make_env(cfg)
