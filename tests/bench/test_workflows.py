@@ -30,7 +30,6 @@ from genelab.bench.schema import BUNDLES, Bundle, PlayBundle, RuntimeBundle, Sta
 from genelab.bench.serialize import json_schema
 from genelab.bench.stepping import SuccessCounter
 from genelab.cli.main import run
-from genelab.config import Override
 from genelab.envs import ManagerBasedRlEnv, StepResult, play_cfg, rl_cfg
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import RewardTermCfg
@@ -553,7 +552,7 @@ def test_bad_input_is_one_line_and_leaves_no_bundle(
 
 def test_without_a_checkpoint_the_newest_run_is_played_then_the_shipped_policy() -> None:
     said: list[str] = []
-    workload = Workload(task=TASK, num_envs=2, overrides=(Override("env.episode_length_s", "0.1"),))
+    workload = Workload(task=TASK, num_envs=2, overrides={"env.episode_length_s": "0.1"})
     output = Output(directory=Path("out"), formatters=())
 
     def play(**options: Any) -> PlayBundle:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from genelab.config import TASKS, FieldInfo, Override, apply_override, apply_overrides, iter_fields, split_overrides
+from genelab.config import TASKS, FieldInfo, apply_override, apply_overrides, as_words, iter_fields, split_overrides
 from genelab.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -107,10 +107,13 @@ def env() -> EnvCfg:
         (["Task-v0", "--steps", "5", "env.a=1", "-v"], [("env.a", "1")], ["Task-v0", "--steps", "5", "-v"]),
         (["model.pt", "./a.b=1", "0.5=x", "--out=a.b"], [], ["model.pt", "./a.b=1", "0.5=x", "--out=a.b"]),
         (["env.a=1", "--", "env.b=2"], [("env.a", "1")], ["--", "env.b=2"]),
+        (["env.a=1", "env.b=2", "env.a=3"], [("env.b", "2"), ("env.a", "3")], []),
     ],
 )
 def test_split_overrides(args: list[str], overrides: list[tuple[str, str]], rest: list[str]) -> None:
-    assert split_overrides(args) == ([Override(*pair) for pair in overrides], rest)
+    found, left = split_overrides(args)
+    assert list(found.items()) == overrides
+    assert left == rest
 
 
 @pytest.mark.parametrize(
@@ -263,12 +266,18 @@ def test_text_is_never_run(env: EnvCfg) -> None:
 
 def test_overrides_apply_in_order_and_values_need_no_text(env: EnvCfg) -> None:
     root = SimpleNamespace(env=env)
-    apply_overrides(root, [Override("env.simulation.dt", "1"), Override("env.simulation.dt", "2")])
-    assert env.simulation.dt == 2.0
+    apply_overrides(root, {"env.actions.joint-pos.weight": "1", "env.actions.joint_pos.weight": 2})
+    assert env.actions["joint-pos"].weight == 2.0
     apply_override(root, "env.cart_range", [0, 1])
     assert env.cart_range == (0.0, 1.0)
     with pytest.raises(ConfigError, match="expected str, got 3"):
         apply_override(root, "env.name", 3)
+
+
+def test_overrides_can_be_typed_again() -> None:
+    changes = {"env.a": 0.004, "env.b": None, "env.c": True, "env.d": "mujoco", "env.e": (0.0, 1.0), "env.f": "[1, 2]"}
+    words = ["env.a=0.004", "env.b=none", "env.c=true", "env.d=mujoco", "env.e=(0.0, 1.0)", "env.f=[1, 2]"]
+    assert as_words(changes) == words
 
 
 def test_null_takes_a_config_out_of_a_dict_of_them(env: EnvCfg) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from genelab import TASKS
 from genelab.cli.main import run
-from genelab.config import Override, apply_overrides
+from genelab.config import apply_overrides
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.mdp import augment
 from genelab.viewer.marks import marks_of
@@ -84,7 +84,7 @@ def test_an_action_with_history_goes_through_every_verb(capfd: pytest.CaptureFix
 def test_what_it_does_is_mirrored_and_its_command_is_shown_and_steered() -> None:
     TASKS.import_module(ACTION)
     cfg = rl_cfg(LEAN, play=True)
-    apply_overrides({"env": cfg}, [Override("env.scene.num_envs", "2")])
+    apply_overrides({"env": cfg}, {"env.scene.num_envs": "2"})
     env = ManagerBasedRlEnv(cfg)
     env.reset(seed=0)
     _, actions = augment(env, None, torch.tensor([[1.0, 2.0, 3.0, 4.0]]))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from genelab import TASKS, TaskCfg
-from genelab.config import Override, to_dict
+from genelab.config import to_dict
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.rl import EvalOptions, resume_task, train_task
 from genelab.rl.config import BackendConfig, RlGamesAgentCfg, Sb3AgentCfg, Sb3OnPolicyCfg, SkrlAgentCfg
@@ -21,7 +21,7 @@ from tests.rl.helpers import PENDULUM, train_agent
 
 pytestmark = pytest.mark.usefixtures("alone")
 
-_SHORT = [Override("env.episode_length_s", "0.2")]
+_SHORT = {"env.episode_length_s": "0.2"}
 SMALL: dict[str, Any] = {"hidden_dims": (8,), "save_interval": 1}
 
 
@@ -105,7 +105,7 @@ def test_a_run_is_judged_in_the_tasks_play_config_with_its_own_overrides(
 ) -> None:
     monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))
     TASKS.register("Judged-v0", task_with_its_own_play_config)
-    changes = [*_SHORT, Override("env.events.push_cart.interval_range_s", "[1.0, 1.5]")]  # play has no pushes
+    changes = {**_SHORT, "env.events.push_cart.interval_range_s": "[1.0, 1.5]"}  # play has no pushes
     options: dict[str, Any] = {"evaluation": EvalOptions(every=1, episodes=2, num_envs=2)}
     first = train_task("Judged-v0", num_envs=4, overrides=changes, log_dir=Path("run"), **options)
     resume_task(first.path, max_iterations=2, **options)

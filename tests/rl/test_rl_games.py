@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from genelab.config import Override
 from genelab.errors import UsageError
 from genelab.rl import TrainResult
 from genelab.rl.config import RlGamesAgentCfg
@@ -25,7 +24,7 @@ def train(
 
 
 def test_a_time_out_adds_a_value_and_a_failure_does_not(learners: list[Any], steps: list[tuple[Any, ...]]) -> None:
-    train("run", timesteps=8, overrides=[Override("env.episode_length_s", "0.05")])
+    train("run", timesteps=8, overrides={"env.episode_length_s": "0.05"})
     reward, truncated = torch.stack([s[0] for s in steps]), torch.stack([s[2] & ~s[1] for s in steps])
     assert truncated.any()
     stored = learners[-1].agent.experience_buffer.tensor_dict["rewards"][..., 0]

@@ -12,7 +12,7 @@ from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 
 from genelab import TASKS
-from genelab.config import Override, load_json
+from genelab.config import load_json
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError
 from genelab.rl import Progress, TrainResult, resume_task, train_task
@@ -25,7 +25,7 @@ from genelab.rl.world import eval_cfg
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"
-BLIND = [Override(f"env.observations.{group}.terms.pole_ang_vel", "null") for group in ("policy", "critic")]
+BLIND = {f"env.observations.{group}.terms.pole_ang_vel": None for group in ("policy", "critic")}
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def play_env(task: str = PENDULUM, num_envs: int = 8) -> ManagerBasedRlEnv:
 
 
 def test_a_run_leaves_what_the_design_says() -> None:
-    result = train("run", overrides=[Override("agent.save_interval", "2")])
+    result = train("run", overrides={"agent.save_interval": "2"})
     assert result.status == "completed"
     files = {path.name for path in result.path.iterdir()}
     assert {"params", "run.json", "resume.pt", "model_2.pt", "model_4.pt", "model_final.pt"} <= files
@@ -102,7 +102,7 @@ def test_another_seed_gives_other_weights() -> None:
 def test_the_network_is_the_checkpoints_whatever_the_config_says() -> None:
     words = {"agent.actor.hidden_dims": "[8, 4]", "agent.actor.activation": "tanh", "agent.clip_actions": "0.5"}
     words |= {"agent.actor.rnn_type": "gru", "agent.actor.rnn_hidden_dim": "6"}
-    changed = train("run", iterations=1, overrides=[Override(*word) for word in words.items()])
+    changed = train("run", iterations=1, overrides=words)
     env, told = play_env(), load_json(changed.path / "params" / "agent.json")
     observations, _ = env.reset(seed=0)
     setups = [select_backend(told).load(env, agent, changed.checkpoint) for agent in (told, TASKS.get(PENDULUM).agent)]
@@ -144,19 +144,19 @@ def test_a_network_can_be_born_with_a_memory(kind: Any) -> None:
 
 
 def test_memory_is_set_in_the_networks_that_ask_for_it() -> None:
-    few = [Override("agent.actor.rnn_memory_steps", "50"), Override("agent.critic.rnn_memory_steps", "none")]
+    few = {"agent.actor.rnn_memory_steps": "50", "agent.critic.rnn_memory_steps": "none"}
     result = train("run", RNN, iterations=1, overrides=few)
     forget = {name: value[128:256] for name, value in weights(result.checkpoint).items() if "rnn.bias_ih" in name}
     actor, critic = (next(v for n, v in forget.items() if n.startswith("critic.") == side) for side in (False, True))
     assert 2.0 < actor.mean() < 4.0  # log of 1 … 49 is 2.9 in the mean
     assert critic.mean().abs() < 0.5
     with pytest.raises(UsageError, match="rnn_memory_steps: must be at least 3, got 2"):
-        train("other", RNN, iterations=1, overrides=[Override("agent.actor.rnn_memory_steps", "2")])
+        train("other", RNN, iterations=1, overrides={"agent.actor.rnn_memory_steps": "2"})
 
 
 @pytest.mark.parametrize("ages", [True, False])
 def test_episodes_begin_at_random_ages_or_together(ages: bool) -> None:
-    few = [Override("agent.random_episode_ages", str(ages)), Override("agent.num_steps_per_env", "4")]
+    few = {"agent.random_episode_ages": str(ages), "agent.num_steps_per_env": "4"}
     result = train("run", iterations=1, overrides=few)
     lengths = torch.load(result.path / "resume.pt", weights_only=True)["env"]["episode_length_buf"]
     assert (len(set(lengths.tolist())) > 4) is ages
@@ -179,7 +179,7 @@ def test_a_stochastic_policy_differs_from_the_deterministic_one() -> None:
 def test_a_second_stage_may_see_more() -> None:
     first = train("first", overrides=BLIND)
     second = train(
-        "second", iterations=1, checkpoint=first.checkpoint, overrides=[Override("agent.algorithm.learning_rate", "0")]
+        "second", iterations=1, checkpoint=first.checkpoint, overrides={"agent.algorithm.learning_rate": "0"}
     )
     before, after = weights(first.checkpoint), weights(second.checkpoint)
     for name in ("mlp.0.weight", "critic.mlp.0.weight"):
@@ -189,8 +189,8 @@ def test_a_second_stage_may_see_more() -> None:
 
 def test_new_columns_are_normalised_by_their_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """First 4 iterations of 24 steps of 16 robots, 1536 rows; then one more, in which columns 4 to 6 are new."""
-    alone = [Override("agent.algorithm.symmetry_cfg", "null")]  # without what the mirror image would have been
-    first = train("first", overrides=[*BLIND, *alone])
+    alone = {"agent.algorithm.symmetry_cfg": "null"}  # without what the mirror image would have been
+    first = train("first", overrides={**BLIND, **alone})
     seen: list[Any] = []
     get = RslRlVecEnvWrapper.get_observations
     monkeypatch.setattr(RslRlVecEnvWrapper, "get_observations", lambda self: seen.append(get(self)) or seen[-1])
@@ -240,7 +240,7 @@ def test_a_policy_that_came_to_see_more_is_resumed_loaded_and_learned_on() -> No
 
 def test_a_second_stage_may_scale_its_actions_otherwise() -> None:
     first = train("first", iterations=1)
-    scaled = [Override("env.actions.cart.scale", "0.5")]
+    scaled = {"env.actions.cart.scale": "0.5"}
     assert train("second", iterations=1, checkpoint=first.checkpoint, overrides=scaled).status == "completed"
 
 
@@ -252,7 +252,7 @@ def test_the_strides_get_shorter_towards_the_end() -> None:
 
 
 def test_a_resumed_run_goes_on_with_the_stride_it_had(learners: list[Any]) -> None:
-    shorter = [Override("agent.algorithm.final_kl", "0.0025"), Override("agent.save_interval", "2")]
+    shorter = {"agent.algorithm.final_kl": "0.0025", "agent.save_interval": "2"}
     whole = train("whole", overrides=shorter)
     assert learners[-1]._runner.alg.desired_kl == pytest.approx(0.0025)
     stop = lambda progress: progress.done == 2  # noqa: E731

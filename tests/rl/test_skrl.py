@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from genelab.config import Override
 from genelab.errors import UsageError
 from genelab.rl import TrainResult, resume_task
 from genelab.rl.backends import GenelabSkrlWrapper
@@ -48,7 +47,7 @@ def test_a_run_that_stopped_within_a_rollout_goes_on_with_its_memory(algorithm: 
 
 
 def test_the_memory_gets_the_observation_before_the_reset(learners: list[Any], steps: list[tuple[Any, ...]]) -> None:
-    train("run", "SAC", timesteps=20, overrides=[Override("env.episode_length_s", "0.05")])
+    train("run", "SAC", timesteps=20, overrides={"env.episode_length_s": "0.05"})
     memory = learners[-1].agent.memory.tensors
     ends = 0
     for t in range(19):
@@ -68,7 +67,7 @@ def test_the_memory_gets_the_observation_before_the_reset(learners: list[Any], s
 def test_a_time_out_adds_the_value_of_where_it_ended(
     algorithm: str, learners: list[Any], steps: list[tuple[Any, ...]]
 ) -> None:
-    train("run", algorithm, timesteps=8, overrides=[Override("env.episode_length_s", "0.05")])
+    train("run", algorithm, timesteps=8, overrides={"env.episode_length_s": "0.05"})
     memory = learners[-1].agent.memory.tensors
     reward, truncated = torch.stack([s[0] for s in steps]), torch.stack([s[2] & ~s[1] for s in steps])
     assert truncated.any()

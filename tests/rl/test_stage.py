@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from genelab import TASKS, TaskCfg
-from genelab.config import Override
 from genelab.envs import ManagerBasedRlEnv, play_cfg, rl_cfg
 from genelab.errors import UsageError
 from genelab.managers import CurriculumTermCfg
@@ -66,7 +65,7 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any
     return train
 
 
-def ranges(checkpoint: Path, *overrides: Override) -> dict[str, Any]:
+def ranges(checkpoint: Path, overrides: Mapping[str, Any] = {}) -> dict[str, Any]:
     """What an evaluation of the policy draws from."""
     with policy_on_task(TASK, checkpoint, num_envs=8, overrides=overrides) as (env, _):
         env.reset(seed=0)
@@ -80,7 +79,7 @@ def ranges(checkpoint: Path, *overrides: Override) -> dict[str, Any]:
 def test_the_policy_is_judged_with_the_commands_it_came_to(task: Any, make_agent: Callable[[], Any]) -> None:
     result = task(make_agent)
     assert ranges(result.checkpoint) == REACHED
-    asked = Override("env.commands.target.position_range", "[-0.1, 0.1]")
+    asked = {"env.commands.target.position_range": "[-0.1, 0.1]"}
     assert ranges(result.checkpoint, asked) == {"position_range": (-0.1, 0.1)}  # whoever asks for something gets it
     exported = export_task(TASK, result.checkpoint, out=Path("policy.ts"))
     assert exported.metadata["commands"]["target"]["position_range"] == [0.85, 0.9]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from genelab.config import Override
 from genelab.mdp.velocity_probe import VelocityProbe
 from genelab.rl.locate import pretrained_policy
 from genelab.rl.probe import run_probe
 from genelab.rl.world import policy_on_task
 
-ON = {
-    "Genelab-Velocity-Flat-Unitree-Go1-v0": [],
-    "Genelab-Velocity-Rough-Unitree-Go1-v0": [Override("env.scene.terrain.max_init_level", "0")],
-    "Genelab-Velocity-Flat-Unitree-G1-v0": [],
+ON: dict[str, dict[str, str]] = {
+    "Genelab-Velocity-Flat-Unitree-Go1-v0": {},
+    "Genelab-Velocity-Rough-Unitree-Go1-v0": {"env.scene.terrain.max_init_level": "0"},
+    "Genelab-Velocity-Flat-Unitree-G1-v0": {},
 }
 """Tasks, and the ground they are judged on."""
 LEAST = {"G1": 0.5}

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import importlib
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from genelab.bench.backend_descriptor import BackendDescriptor
 from genelab.bench.builders import Identity
 from genelab.bench.library import agent_of
 from genelab.bench.profiling import Phases
-from genelab.config import TASKS, Override
+from genelab.config import TASKS, as_words
 from genelab.errors import UsageError
 from genelab.rl.backends.registry import BACKENDS
 
@@ -33,7 +33,7 @@ class Workload:
     """None: as many as the task says."""
     seed: int | None = None
     """None: one that is drawn or, in training, the agent's."""
-    overrides: tuple[Override, ...] = ()
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     rl_library: str | None = None
     """A registered library, with its default settings unless it is the task's own; None: the task's."""
 
@@ -68,7 +68,7 @@ class Scenario:
             task=self.task,
             seed=self.seed,
             num_envs=self.num_envs,
-            overrides=[f"{change.path}={change.text}" for change in self.workload.overrides],
+            overrides=as_words(self.workload.overrides),
             max_iterations=self.max_iterations,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,6 @@ from genelab.cli.command import (
 )
 from genelab.cli.film import BESIDE, benchmark_film_options, film_from
 from genelab.cli.progress import train_progress
-from genelab.config import Override
 from genelab.rl.backends.registry import BACKENDS
 
 if TYPE_CHECKING:
@@ -205,13 +204,12 @@ def _prepare(options: dict[str, Any]) -> tuple[Workload, Output]:
     from genelab.bench.formatters import DEFAULT_OUT, Output, parse_formatters
     from genelab.bench.scenario import Workload
 
-    given: Sequence[Override] = options["overrides"]
     shortcuts = shortcut_overrides({**options, "seed": None})
     workload = Workload(
         task=options["task"],
         num_envs=options["num_envs"],
         seed=options["seed"],
-        overrides=(*shortcuts, *given),
+        overrides={**shortcuts, **options["overrides"]},
         rl_library=options.get("rl_library"),
     )
     directory = options["out"] or DEFAULT_OUT

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from genelab.config import TASKS, Override, split_overrides
+from genelab.config import TASKS, split_overrides
 from genelab.sim import ENGINES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -136,18 +136,18 @@ def simulation_options(function: Function, more_engines: Sequence[str] = (), vie
     return add_options(function, *options)
 
 
-def shortcut_overrides(options: Mapping[str, Any]) -> list[Override]:
+def shortcut_overrides(options: Mapping[str, Any]) -> dict[str, Any]:
     """What the shortcut flags mean as overrides; explicit overrides come after them."""
     vis, headless = (options.get(name, False) for name in ("vis", "headless"))
     if vis and headless:
         raise click.UsageError("--vis and --headless exclude each other: pass one of them")
     paths = {"steps": "env.simulation.steps", "dt": "env.simulation.dt", "engine": "env.simulation.engine"}
     paths["seed"] = "env.seed"
-    given = [Override(path, str(options[name])) for name, path in paths.items() if options.get(name) is not None]
+    given = {path: options[name] for name, path in paths.items() if options.get(name) is not None}
     if options["gpu"]:
-        given.append(Override("env.simulation.gpu", "true"))
+        given["env.simulation.gpu"] = True
     if vis or headless:
-        given.append(Override("env.simulation.vis", str(vis)))
+        given["env.simulation.vis"] = vis
     return given
 
 

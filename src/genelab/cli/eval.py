@@ -20,7 +20,6 @@ from genelab.cli.command import (
     task_argument,
 )
 from genelab.cli.progress import progress_bar
-from genelab.config import Override
 
 PHYSICS = ("fine", "coarse", "both")
 
@@ -57,7 +56,7 @@ def command(
     max_steps: int | None,
     probe: bool,
     physics: str,
-    overrides: Sequence[Override],
+    overrides: Mapping[str, Any],
     **options: Any,
 ) -> None:
     everywhere, twice = options["engine"] == "all", physics == "both"
@@ -65,7 +64,7 @@ def command(
         raise click.UsageError("--engine all and --physics both exclude each other: pass one of them")
     if everywhere:
         options["engine"] = None
-    changes = [*shortcut_overrides(options), *overrides]
+    changes = {**shortcut_overrides(options), **overrides}
     from genelab.rl import EvalSettings, evaluate_task
 
     settings = EvalSettings(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,6 @@ from genelab.cli.command import (
     simulation_options,
     task_argument,
 )
-from genelab.config import Override
 
 
 @click.command(
@@ -47,10 +46,10 @@ def command(
     format: Literal["torchscript", "onnx"] | None,
     out: Path | None,
     opset: int | None,
-    overrides: Sequence[Override],
+    overrides: Mapping[str, Any],
     **options: Any,
 ) -> None:
-    changes = [*shortcut_overrides(options), *overrides]
+    changes = {**shortcut_overrides(options), **overrides}
     from genelab.rl import export_task
 
     result = export_task(

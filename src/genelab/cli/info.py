@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from genelab.cli.command import TaskCommand, task_argument
-from genelab.config import TASKS, Override, check_out, iter_fields, write_out
+from genelab.config import TASKS, check_out, iter_fields, write_out
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
@@ -32,7 +32,7 @@ def command(
     as_json: bool,
     mjcf: Path | None,
     terrain: Path | None,
-    overrides: Sequence[Override],
+    overrides: Mapping[str, Any],
 ) -> None:
     """Show what a task is made of: terms, widths, weights, and every config path with its type and default."""
     from genelab.envs import describe_physics, make_env, physics_changes

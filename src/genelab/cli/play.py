@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from genelab.cli.film import film_from, play_film_options
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import progress_bar
 from genelab.cli.viewer import viewer_from, viewer_options
-from genelab.config import Override
 
 if TYPE_CHECKING:
     from genelab.rl import PlayResult
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
 @profile_options
 def command(
     task: str,
-    overrides: Sequence[Override],
+    overrides: Mapping[str, Any],
     agent: Any,
     checkpoint: str | None,
     best: bool,
@@ -74,7 +73,7 @@ def command(
     **options: Any,
 ) -> None:
     viewer = viewer_from(options)
-    changes = [*shortcut_overrides(options), *overrides]
+    changes = {**shortcut_overrides(options), **overrides}
     from genelab.rl import play_task, replay_dump
 
     film = film_from(options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from genelab.cli.launch import RANK_OPTIONS, SEED_OPTIONS, check_options, launch
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
 from genelab.cli.viewer import viewer_from, viewer_options
-from genelab.config import TASKS, Override
+from genelab.config import TASKS, as_words
 
 if TYPE_CHECKING:
     from genelab.rl import TrainResult
@@ -100,7 +100,7 @@ def command(
     ctx: click.Context,
     /,
     task: str,
-    overrides: Sequence[Override],
+    overrides: Mapping[str, Any],
     num_envs: int | None,
     max_iterations: int | None,
     steps: int | None,
@@ -124,7 +124,7 @@ def command(
         raise click.UsageError("--eval-episodes, --eval-num-envs and --eval-seed need --eval-every K")
     film = training_film_from(options)
     viewer = viewer_from(options)
-    changes = [*shortcut_overrides(options), *overrides]
+    changes = {**shortcut_overrides(options), **overrides}
     if options["vis"] and (options["seeds"] or options["gpus"] or options["ranks"]):
         raise click.UsageError("--vis shows one training: it does not go with --seeds, --gpus and --ranks")
     budget = steps if max_iterations is None else max_iterations
@@ -206,7 +206,7 @@ def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
     click.echo(f"look at it: genelab play {task} {checkpoint}{world}")
 
 
-def _world(task: str, overrides: Sequence[Override]) -> list[str]:
+def _world(task: str, overrides: Mapping[str, Any]) -> list[str]:
     """The words that make the world of a run again for its policy.
 
     What is for training only is left out, and so is the agent: the network is the checkpoint's.
@@ -214,9 +214,9 @@ def _world(task: str, overrides: Sequence[Override]) -> list[str]:
     from genelab.rl.world import world_of_run
 
     words = _imports()
-    for change in world_of_run(task, [change for change in overrides if _lasts(change.path.replace("-", "_"))])[1]:
-        words.append(f"--{_SHORT.get(change.path, change.path)}={change.text}")
-    return words
+    lasting = {path: value for path, value in overrides.items() if _lasts(path.replace("-", "_"))}
+    fitting = world_of_run(task, lasting)[1]
+    return words + [f"--{word}" for word in as_words({_SHORT.get(path, path): fitting[path] for path in fitting})]
 
 
 def _imports() -> list[str]:
@@ -243,10 +243,10 @@ def _words(ctx: click.Context, without: Sequence[str]) -> list[str]:
             if param.secondary_opts and not value:
                 flag = max(param.secondary_opts, key=len)
             words += [flag] if param.is_flag else [f"{flag}={one}" for one in values]
-    return words + [f"--{override.path}={override.text}" for override in ctx.params["overrides"]]
+    return words + [f"--{word}" for word in as_words(ctx.params["overrides"])]
 
 
-def _train_ranks(ctx: click.Context, changes: Sequence[Override]) -> None:
+def _train_ranks(ctx: click.Context, changes: Mapping[str, Any]) -> None:
     from genelab.rl.launch.ranks import RankOptions, train_ranks
 
     names = ("num_envs", *RANK_OPTIONS)
@@ -256,7 +256,7 @@ def _train_ranks(ctx: click.Context, changes: Sequence[Override]) -> None:
     ctx.exit(train_ranks(task, options, words=words, overrides=changes, log_dir=log_dir))
 
 
-def _train_seeds(ctx: click.Context, changes: Sequence[Override]) -> None:
+def _train_seeds(ctx: click.Context, changes: Mapping[str, Any]) -> None:
     from genelab.rl.launch.seeds import parse_seeds, train_seeds
 
     options = ctx.params

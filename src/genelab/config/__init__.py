@@ -16,9 +16,9 @@ from genelab.config.files import (
 from genelab.config.memory import check_memory
 from genelab.config.overrides import (
     FieldInfo,
-    Override,
     apply_override,
     apply_overrides,
+    as_words,
     iter_fields,
     refuse_decided,
     split_overrides,
@@ -35,7 +35,6 @@ __all__ = [
     "Finite",
     "Limit",
     "NonNegative",
-    "Override",
     "PluginFailure",
     "Positive",
     "Seed",
@@ -46,6 +45,7 @@ __all__ = [
     "Widths",
     "apply_override",
     "apply_overrides",
+    "as_words",
     "atomic_write_bytes",
     "atomic_write_files",
     "atomic_write_text",

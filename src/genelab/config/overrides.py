@@ -30,16 +30,6 @@ _NEGATIVE_NUMBER = re.compile(r"-(\.?\d|inf\b|nan\b)")
 
 
 @dataclass(frozen=True)
-class Override:
-    """One change to a config, as typed."""
-
-    path: str
-    """Dotted path from the root, e.g. `env.simulation.dt`."""
-    text: str
-    """The new value, not yet parsed."""
-
-
-@dataclass(frozen=True)
 class FieldInfo:
     """One setting that an override can reach."""
 
@@ -64,17 +54,29 @@ class FieldInfo:
         return repr(self.value)
 
 
-def refuse_decided(overrides: Iterable[Override], decided: Mapping[str, str], who: str) -> None:
+def as_words(overrides: Mapping[str, Any]) -> list[str]:
+    """Overrides as one would type them, `path=value` each."""
+    return [f"{path}={FieldInfo(path, '', value).text}" for path, value in overrides.items()]
+
+
+def refuse_decided(overrides: Iterable[str], decided: Mapping[str, str], who: str) -> None:
     """Refuse overrides of what is not free; `decided` has by path what to do instead."""
-    for override in overrides:
-        path = override.path.replace("-", "_")
+    for path in (path.replace("-", "_") for path in overrides):
         if path in decided:
             raise ConfigError(f"{path}: {who} decides this itself: {decided[path]}")
 
 
-def split_overrides(args: Sequence[str]) -> tuple[list[Override], list[str]]:
-    """Part command-line words into dotted overrides and the rest, each in order; words after a bare `--` are left."""
-    overrides: list[Override] = []
+def split_overrides(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Part command-line words into dotted overrides and the rest, each in order; words after a bare `--` are left.
+
+    Of two for one path the last one counts, in its place.
+    """
+    overrides: dict[str, str] = {}
+
+    def add(path: str, text: str) -> None:
+        overrides.pop(path, None)
+        overrides[path] = text
+
     rest: list[str] = []
     words = list(args)
     while words:
@@ -83,19 +85,19 @@ def split_overrides(args: Sequence[str]) -> tuple[list[Override], list[str]]:
         if word == "--":
             return overrides, [*rest, word, *words]
         if found and found["text"] is not None:
-            overrides.append(Override(found["path"], found["text"]))
+            add(found["path"], found["text"])
         elif found and found["dashes"]:
             has_value = words and (not words[0].startswith("-") or _NEGATIVE_NUMBER.match(words[0]))
-            overrides.append(Override(found["path"], words.pop(0) if has_value else "true"))
+            add(found["path"], words.pop(0) if has_value else "true")
         else:
             rest.append(word)
     return overrides, rest
 
 
-def apply_overrides(root: Any, overrides: Iterable[Override]) -> None:
-    """Apply overrides in order, in place."""
-    for override in overrides:
-        apply_override(root, override.path, override.text)
+def apply_overrides(root: Any, overrides: Mapping[str, Any]) -> None:
+    """Set values by dotted path, in order and in place; text is parsed as the type found there."""
+    for path, value in overrides.items():
+        apply_override(root, path, value)
 
 
 def apply_override(root: Any, path: str, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from genelab.config import TASKS, apply_override
+from genelab.config import TASKS, apply_overrides
 from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg
 from genelab.envs.manager_based_rl_env import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import UsageError
@@ -33,15 +33,14 @@ def make_vec(
     *,
     play: bool = False,
     seed: int | None = None,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] = {},
 ) -> ManagerBasedRlEnv:
     """The environment behind `gymnasium.make_vec(task, num_envs=...)`.
 
     `play` takes the config for watching and judging, `overrides` are dotted: `{"env.simulation.dt": 0.002}`.
     """
     cfg = rl_cfg(task, play=play)
-    for path, value in (overrides or {}).items():
-        apply_override({"env": cfg}, path, value)
+    apply_overrides({"env": cfg}, overrides)
     cfg.scene.num_envs = num_envs
     cfg.seed = seed if seed is not None else cfg.seed
     return ManagerBasedRlEnv(cfg)

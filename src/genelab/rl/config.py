@@ -5,10 +5,10 @@ Importing this module imports neither torch nor an RL library.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
-from genelab.config import Override, apply_overrides
+from genelab.config import apply_overrides
 from genelab.rl.backends.config import BackendConfig
 from genelab.rl.backends.rl_games.config import RlGamesAgentCfg
 from genelab.rl.backends.rsl_rl.config import (
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-def configure(env: Any, agent: Any, overrides: Iterable[Override] = (), *, learns: bool = False) -> None:
+def configure(env: Any, agent: Any, overrides: Mapping[str, Any] = {}, *, learns: bool = False) -> None:
     """Apply overrides to the configs of a task, and refuse what no run could be made of; a task may have no agent."""
     apply_overrides({"env": env} if agent is None else {"env": env, "agent": agent}, overrides)
     env.validate()

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from genelab.config import TASKS, Override, check_out, refuse_decided, write_json_out
+from genelab.config import TASKS, as_words, check_out, refuse_decided, write_json_out
 from genelab.envs import ManagerBasedRlEnv, Physics, physics_changes
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends.base import InferenceSetup
@@ -109,16 +109,16 @@ class EvalSpec:
     """The task's id, as it is registered."""
     checkpoint: Path
     settings: EvalSettings
-    overrides: tuple[Override, ...] = ()
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, task_id: str, checkpoint: str | Path, settings: EvalSettings, best: bool, overrides: Sequence[Override]
+        cls, task_id: str, checkpoint: str | Path, settings: EvalSettings, best: bool, overrides: Mapping[str, Any]
     ) -> EvalSpec:
         """With the checkpoint that the words stand for; refuses overrides that an evaluation would replace."""
         path = find_checkpoint(task_id, checkpoint, best=best)
         refuse_decided(overrides, _DECIDED, "an evaluation")
-        return cls(task=TASKS.entry(task_id).id, checkpoint=path, settings=settings, overrides=tuple(overrides))
+        return cls(task=TASKS.entry(task_id).id, checkpoint=path, settings=settings, overrides=dict(overrides))
 
     @property
     def num_envs(self) -> int:
@@ -127,7 +127,7 @@ class EvalSpec:
 
     def on_engine(self, name: str) -> EvalSpec:
         """The same on an engine."""
-        return replace(self, overrides=(*self.overrides, Override("env.simulation.engine", name)))
+        return replace(self, overrides={**self.overrides, "env.simulation.engine": name})
 
     def in_physics(self, physics: Physics) -> EvalSpec:
         """The same in a physics."""
@@ -152,7 +152,7 @@ def evaluate_task(
     *,
     best: bool = False,
     compare: Literal["engines", "physics"] | None = None,
-    overrides: Sequence[Override] = (),
+    overrides: Mapping[str, Any] = {},
     out: Path | None = None,
     notify: Callable[[str], None] = lambda message: None,
     show: Show = show_nothing,
@@ -289,7 +289,7 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
             "rewards": result.rewards,
             "terminations": result.terminations,
             **probed,
-            "overrides": [f"{override.path}={override.text}" for override in spec.overrides],
+            "overrides": as_words(spec.overrides),
             "versions": versions(),
         }
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from genelab.config import TASKS, Override, check_out, write_out
+from genelab.config import TASKS, check_out, write_out
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError, summary
 from genelab.managers.observations import ObservationGroup
@@ -73,7 +73,7 @@ def export_task(
     format: Format | None = None,
     out: Path | None = None,
     opset: int | None = None,
-    overrides: Sequence[Override] = (),
+    overrides: Mapping[str, Any] = {},
     notify: Callable[[str], None] = lambda message: None,
 ) -> ExportResult:
     """Write the policy of a checkpoint as TorchScript or ONNX, and its metadata beside it.
@@ -101,7 +101,7 @@ def _export(
     format: Format,
     out: Path,
     opset: int | None,
-    overrides: Sequence[Override],
+    overrides: Mapping[str, Any],
     notify: Callable[[str], None],
 ) -> ExportResult:
     backend = select_backend(TASKS.get(task_id).agent)
@@ -148,7 +148,7 @@ def _convert(
     source: Path,
     out: Path,
     opset: int,
-    overrides: Sequence[Override],
+    overrides: Mapping[str, Any],
     notify: Callable[[str], None],
 ) -> ExportResult:
     """Write a TorchScript policy as ONNX, compared with what it was made from."""
@@ -177,7 +177,7 @@ def _copy(
     format: Format,
     out: Path,
     opset: int | None,
-    overrides: Sequence[Override],
+    overrides: Mapping[str, Any],
     notify: Callable[[str], None],
 ) -> ExportResult:
     """Take an exported policy as it is, once it has acted as its metadata say."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genelab.config import TASKS, Override, expect, from_dict, parse_json, to_dict
+from genelab.config import TASKS, as_words, expect, from_dict, parse_json, to_dict
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, UsageError, refusing
 from genelab.rl.checkpoint import read_safely, save_atomically
@@ -39,12 +39,12 @@ class NanGuard(FiniteGuard, IterationHook):
         env: ManagerBasedRlEnv,
         task_id: str,
         path: Path,
-        overrides: Sequence[Override] = (),
+        overrides: Mapping[str, Any] = {},
         *,
         late: bool | None = None,
     ) -> None:
         super().__init__(env, late=late)
-        self._overrides = [change for change in overrides if _is_of_the_world(change)]
+        self._overrides = {path: value for path, value in overrides.items() if _is_of_the_world(path)}
         self._task_id = task_id
         self._path = path
         self._actions = torch.zeros(LOOK_STEPS, env.num_envs, env.action_dim, device=env.device, dtype=env.dtype)
@@ -97,7 +97,7 @@ class NanGuard(FiniteGuard, IterationHook):
     def _command(self, dump: Path) -> str:
         """What to type to see it again, with what the run was started with."""
         words = ["genelab", "play", self._task_id, *(f"--import={module}" for module in TASKS.imported)]
-        words += [f"--{change.path}={change.text}" for change in self._overrides]
+        words += [f"--{word}" for word in as_words(self._overrides)]
         return shlex.join([*words, "--replay", str(dump)])
 
 
@@ -120,9 +120,9 @@ def blaming_the_learner(guard: NanGuard | None, monitor: TrainMonitor) -> Iterat
         raise guard.learner_diverged(what) from error
 
 
-def _is_of_the_world(change: Override) -> bool:
+def _is_of_the_world(path: str) -> bool:
     """Whether an override changes what happens, and not how long or by whom it is looked at."""
-    return change.path.startswith("env.") and change.path not in ("env.simulation.vis", "env.simulation.steps")
+    return path.startswith("env.") and path not in ("env.simulation.vis", "env.simulation.steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ class Replay:
         self.env.load_state_dict(self.state)
 
 
-def load_replay(path: Path, task_id: str, overrides: Sequence[Override] = ()) -> Replay:
+def load_replay(path: Path, task_id: str, overrides: Mapping[str, Any] = {}) -> Replay:
     """The environment of a dump, with the config of its run but for the overrides.
 
     The dump is data: its config may name only functions that the task's own packages have.

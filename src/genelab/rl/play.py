@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from genelab.config import TASKS, Override
+from genelab.config import TASKS, as_words
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, StepResult, make_env
 from genelab.errors import UsageError
 from genelab.rl.backends import InferenceSetup
@@ -68,7 +68,7 @@ def play_task(
     profile: ProfileCfg | None = None,
     film: FilmCfg | None = None,
     viewer: ViewerCfg | None = None,
-    overrides: Sequence[Override] = (),
+    overrides: Mapping[str, Any] = {},
     notify: Callable[[str], None] = lambda message: None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
 ) -> PlayResult:
@@ -95,13 +95,13 @@ def play_task(
     configure(env_cfg, cfg.agent, overrides)
     agent = agent or ("trained" if checkpoint is not None else "zero")
     policy = _find_policy(task_id, agent, checkpoint, best)
-    asked = any(override.path == "env.simulation.vis" for override in overrides)
+    asked = "env.simulation.vis" in overrides
     by_default = film is None and (agent == "trained" or not isinstance(env_cfg, ManagerBasedRlEnvCfg))
     viewer = _choose_viewer(viewer, env_cfg.simulation.vis and (asked or by_default), asked, notify)
     if film is not None:
         film.check()
         env_cfg.scene.num_envs = max(env_cfg.scene.num_envs, film.num_envs if num_envs is None else 1)
-        if film.length is not None and not any(override.path == "env.simulation.steps" for override in overrides):
+        if film.length is not None and "env.simulation.steps" not in overrides:
             env_cfg.simulation.steps = film.length
     steps: int | None = env_cfg.simulation.steps
     if steps == 0 and not isinstance(env_cfg, ManagerBasedRlEnvCfg):
@@ -150,7 +150,7 @@ def replay_dump(
     max_steps: int | None = None,
     film: FilmCfg | None = None,
     viewer: ViewerCfg | None = None,
-    overrides: Sequence[Override] = (),
+    overrides: Mapping[str, Any] = {},
     notify: Callable[[str], None] = lambda message: None,
 ) -> PlayResult:
     """Play what led to NaN or infinity, and show the environment it happened in.
@@ -160,14 +160,13 @@ def replay_dump(
     """
     replay = load_replay(path, TASKS.entry(task_id).id, overrides)
     with closing(replay.env):
-        asked = any(override.path == "env.simulation.vis" for override in overrides)
+        asked = "env.simulation.vis" in overrides
         viewer = _choose_viewer(viewer, replay.env.cfg.simulation.vis and asked, asked, notify)
         if film is not None:
             film.check()
         show(replay.message)
-        changes = {change.path: f"{change.path}={change.text}" for change in overrides}
-        changes.pop("env.simulation.vis", None)
-        show("config of the run; " + (f"overrides: {', '.join(changes.values())}" if changes else "no overrides"))
+        changes = as_words({path: overrides[path] for path in overrides if path != "env.simulation.vis"})
+        show("config of the run; " + (f"overrides: {', '.join(changes)}" if changes else "no overrides"))
         steps = len(replay.actions)
         total = max_steps if viewer is not None else min(steps, steps if max_steps is None else max_steps)
         return _watch(ReplayPlayer(replay, show), total, None, film, viewer, notify, lambda step, total: None)

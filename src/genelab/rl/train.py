@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from genelab.config import TASKS, Override, expect, load_json
+from genelab.config import TASKS, expect, load_json
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import UsageError, refusing
 from genelab.rl.backends import select_backend
@@ -42,7 +42,7 @@ def train_task(
     task_id: str,
     *,
     agent: BackendConfig | None = None,
-    overrides: Sequence[Override] = (),
+    overrides: Mapping[str, Any] = {},
     num_envs: int | None = None,
     max_iterations: int | None = None,
     seed: int | None = None,
@@ -95,7 +95,7 @@ def train_task(
         env=cfg.env,
         agent=cfg.agent,
         backend=backend,
-        overrides=tuple(overrides),
+        overrides=dict(overrides),
         logger=logger,
         evaluation=evaluation,
         film=film,
@@ -166,7 +166,7 @@ def resume_task(
             env=env,
             agent=agent,
             backend=backend,
-            overrides=tuple(Override(path, text) for path, _, text in changes),
+            overrides={path: text for path, _, text in changes},
             logger=logger,
             evaluation=evaluation,
             film=film,

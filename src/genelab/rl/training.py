@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from genelab.config import Override
+from genelab.config import as_words
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, refusing
 from genelab.rl.backends import Backend, TrainContext
@@ -55,7 +55,7 @@ class TrainResult:
     status: Literal["completed", "interrupted"]
     env_steps: int
     seconds: float
-    overrides: Sequence[Override] = ()
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     """What the run's config was changed by, also if the run was resumed."""
     traces: Sequence[Path] = ()
     """What the profiler wrote."""
@@ -84,7 +84,7 @@ class TrainSpec:
     agent: BackendConfig
     backend: Backend[Any]
     """The library that the agent asks for."""
-    overrides: Sequence[Override] = ()
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     """What was changed of the task's own configs."""
     logger: LoggerName = "tensorboard"
     evaluation: EvalOptions | None = None
@@ -138,7 +138,7 @@ class Training:
             "budget": self.spec.backend.budget(self.spec.agent),
             "unit": self.spec.backend.unit,
             "logger": self.spec.logger,
-            "overrides": [f"{change.path}={change.text}" for change in self.spec.overrides],
+            "overrides": as_words(self.spec.overrides),
         }
         try:
             self.run.start(**facts, **({} if resume is None else {"resumed_from": resume["checkpoint"]}))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from genelab import mdp
-from genelab.config import TASKS, Override, TaskCfg, apply_overrides
+from genelab.config import TASKS, TaskCfg, apply_override
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, Physics, physics_changes, with_physics
 from genelab.errors import ConfigError, UsageError
 from genelab.managers import TerminationTermCfg
@@ -37,7 +37,7 @@ def eval_cfg(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
     return cfg
 
 
-def world_of_run(task_id: str, overrides: Sequence[Override]) -> tuple[ManagerBasedRlEnvCfg, list[Override]]:
+def world_of_run(task_id: str, overrides: Mapping[str, Any]) -> tuple[ManagerBasedRlEnvCfg, dict[str, Any]]:
     """The config that policies of a run are judged in, and those of the run's overrides that it has a place for.
 
     A play config has no pushes and no curriculum to change, for example. What makes the physics of training coarse is
@@ -46,17 +46,17 @@ def world_of_run(task_id: str, overrides: Sequence[Override]) -> tuple[ManagerBa
     task = TASKS.get(task_id)
     cfg = judged_cfg(task)
     of_training = physics_changes(cfg, task.env)
-    fitting = []
-    for change in overrides:
-        if change.path.replace("-", "_") in of_training:
+    fitting = {}
+    for path, value in overrides.items():
+        if path.replace("-", "_") in of_training:
             continue
         with suppress(ConfigError):
-            apply_overrides({"env": cfg, "agent": task.agent}, [change])
-            fitting.append(change)
+            apply_override({"env": cfg, "agent": task.agent}, path, value)
+            fitting[path] = value
     return cfg, fitting
 
 
-def check_control_step(task_id: str, cfg: ManagerBasedRlEnvCfg, overrides: Sequence[Override]) -> None:
+def check_control_step(task_id: str, cfg: ManagerBasedRlEnvCfg, overrides: Mapping[str, Any]) -> None:
     """Refuse to train at another control rate than a policy is judged at: physics may differ, the rate may not."""
     judged, _ = world_of_run(task_id, overrides)
     trained_s, judged_s = (one.simulation.dt * one.decimation for one in (cfg, judged))
@@ -81,7 +81,7 @@ def policy_on_task(
     num_envs: int,
     deterministic: bool = True,
     physics: Physics = "fine",
-    overrides: Sequence[Override] = (),
+    overrides: Mapping[str, Any] = {},
     notify: Callable[[str], None] = lambda message: None,
 ) -> Iterator[tuple[ManagerBasedRlEnv, InferenceSetup]]:
     """A policy and the environment to judge it in."""

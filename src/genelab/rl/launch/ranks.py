@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from genelab.config import Override
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends.base import select_backend
 from genelab.rl.launch.process import Process, Stop, available_threads, die_with_parent, share, torchrun_command
@@ -65,7 +64,7 @@ def train_ranks(
     options: RankOptions,
     *,
     words: Sequence[str],
-    overrides: Sequence[Override] = (),
+    overrides: Mapping[str, Any] = {},
     log_dir: Path | None = None,
 ) -> int:
     """Run the training under torchrun and return its exit code.

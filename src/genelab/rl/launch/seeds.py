@@ -8,13 +8,13 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from genelab.config import Override, atomic_write_text
+from genelab.config import atomic_write_text
 from genelab.errors import UsageError
 from genelab.rl.launch.process import Job, Process, Stop, available_threads, share, train_command
 from genelab.rl.launch.ray import ray_launcher
@@ -107,7 +107,7 @@ def train_seeds(
     seeds: Sequence[int],
     *,
     words: Sequence[str],
-    overrides: Sequence[Override] = (),
+    overrides: Mapping[str, Any] = {},
     log_dir: Path | None = None,
     parallel: int = 1,
     ray: bool = False,
