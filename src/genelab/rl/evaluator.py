@@ -153,7 +153,7 @@ def evaluate_task(
     best: bool = False,
     compare: Literal["engines", "physics"] | None = None,
     overrides: Mapping[str, Any] = {},
-    out: Path | None = None,
+    out: str | Path | None = None,
     notify: Callable[[str], None] = lambda message: None,
     show: Show = show_nothing,
 ) -> dict[str, Any]:
@@ -166,6 +166,7 @@ def evaluate_task(
     spec = EvalSpec.of(task_id, checkpoint, settings or EvalSettings(), best, overrides)
     changes = spec.coarse_changes() if compare == "physics" or spec.settings.physics == "coarse" else {}
     if out is not None:
+        out = Path(out)
         check_out(out)
     if compare is None:
         report = _evaluate(spec, notify, show)

@@ -71,7 +71,7 @@ def export_task(
     *,
     best: bool = False,
     format: Format | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     opset: int | None = None,
     overrides: Mapping[str, Any] = {},
     notify: Callable[[str], None] = lambda message: None,
@@ -83,6 +83,7 @@ def export_task(
     TorchScript without memory can become ONNX.
     """
     source = find_checkpoint(task_id, checkpoint, best=best)
+    out = None if out is None else Path(out)
     if format is None:
         named = out if out is not None else source if is_exported(source) else Path("policy.ts")
         format = "onnx" if named.suffix == SUFFIXES["onnx"] else "torchscript"

@@ -143,7 +143,7 @@ def _watch(
 
 @torch.inference_mode()
 def replay_dump(
-    path: Path,
+    path: str | Path,
     task_id: str,
     show: Callable[[str], None],
     *,
@@ -158,7 +158,7 @@ def replay_dump(
     The config is that of the run, but for the overrides. A viewer shows it over and over, until it is closed, Ctrl-C
     or `max_steps`.
     """
-    replay = load_replay(path, TASKS.entry(task_id).id, overrides)
+    replay = load_replay(Path(path), TASKS.entry(task_id).id, overrides)
     with closing(replay.env):
         asked = "env.simulation.vis" in overrides
         viewer = _choose_viewer(viewer, replay.env.cfg.simulation.vis and asked, asked, notify)

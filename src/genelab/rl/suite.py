@@ -99,10 +99,10 @@ class SuiteResult:
 
 
 def run_suite(
-    suite: Path,
-    out: Path,
+    suite: str | Path,
+    out: str | Path,
     *,
-    reference: Path | None = None,
+    reference: str | Path | None = None,
     tolerance: float = 0.1,
     notify: Callable[[str], None] = lambda message: None,
 ) -> SuiteResult:
@@ -112,6 +112,7 @@ def run_suite(
     """
     if not 0 <= tolerance < math.inf:  # with a NaN nothing would ever be a regression
         raise UsageError(f"--tolerance must be a number of at least 0, got {tolerance}")
+    suite, out, reference = Path(suite), Path(out), None if reference is None else Path(reference)
     outcomes = read_suite(suite)
     baseline = None if reference is None else read_baseline(reference)
     if reference is not None and reference.resolve() == out.resolve():

@@ -46,8 +46,8 @@ def train_task(
     num_envs: int | None = None,
     max_iterations: int | None = None,
     seed: int | None = None,
-    log_dir: Path | None = None,
-    checkpoint: Path | None = None,
+    log_dir: str | Path | None = None,
+    checkpoint: str | Path | None = None,
     logger: LoggerName = "tensorboard",
     evaluation: EvalOptions | None = None,
     film: FilmOptions | None = None,
@@ -65,6 +65,7 @@ def train_task(
     given the environment before anything is learned. With `env.simulation.vis` the training is shown while it learns,
     as `viewer` says. Without `nan_guard` nobody looks at the numbers of the steps, only at the learner's.
     """
+    log_dir, checkpoint = (None if path is None else Path(path) for path in (log_dir, checkpoint))
     check_logger(logger)
     check_overrides(overrides)
     cfg = TASKS.get(task_id)
@@ -121,7 +122,7 @@ def train_task(
 
 
 def resume_task(
-    run_dir: Path,
+    run_dir: str | Path,
     *,
     task_id: str | None = None,
     max_iterations: int | None = None,
@@ -137,6 +138,7 @@ def resume_task(
 
     It logs where it did before, unless another logger is given.
     """
+    run_dir = Path(run_dir)
     run = RunDirectory(run_dir)
     record = run.read()
     if task_id is not None and task_id.lower() != record["task"].lower():
