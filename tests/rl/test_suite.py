@@ -14,7 +14,7 @@ import torch
 from genelab.cli.main import run
 from genelab.errors import GenelabError, UsageError
 from genelab.rl import train_task
-from genelab.rl.suite import Identity, judge, match, read_suite, run_suite
+from genelab.rl.suite import RowIdentity, judge, match, read_suite, run_suite
 
 SINGLE, DOUBLE = "GeneLab-Inverted-Pendulum-v0", "GeneLab-Double-Inverted-Pendulum-v0"
 
@@ -95,8 +95,8 @@ def test_the_order_of_rows_changes_nothing(returns: dict[str, Any]) -> None:
     assert gate(rows, *AGAINST)[0] == 1
 
 
-def key(task: str, checkpoint: str, seed: int = 0) -> Identity:
-    return Identity(task, checkpoint, seed, "")
+def key(task: str, checkpoint: str, seed: int = 0) -> RowIdentity:
+    return RowIdentity(task, checkpoint, seed, "")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def key(task: str, checkpoint: str, seed: int = 0) -> Identity:
     ],
 )
 def test_rows_are_matched_by_what_tells_them_apart(
-    suite: list[Identity], reference: list[Identity], pairs: dict[int, int]
+    suite: list[RowIdentity], reference: list[RowIdentity], pairs: dict[int, int]
 ) -> None:
     assert match(suite, reference) == pairs
 

@@ -75,7 +75,7 @@ class LearningSeries:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identity:
+class RunFacts:
     """What is known of a run before it has ended."""
 
     workflow: str
@@ -92,7 +92,7 @@ class Identity:
         return f"{self.backend.framework or self.workflow}_{self.backend.physics}_{self.task}_{stamp}_seed{self.seed}"
 
 
-def build_run(identity: Identity, monitor: BenchmarkMonitor) -> RunIdentity:
+def build_run(identity: RunFacts, monitor: BenchmarkMonitor) -> RunIdentity:
     """Which run it was, once it has ended."""
     return RunIdentity(
         run_id=identity.run_id(monitor),

@@ -34,7 +34,7 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ComparedNumber:
     """One number on both sides."""
 
     name: str
@@ -52,7 +52,7 @@ class Row:
 class Comparison:
     """Everything that both sides have."""
 
-    rows: list[Row]
+    rows: list[ComparedNumber]
 
     @property
     def regressed(self) -> bool:
@@ -92,12 +92,12 @@ def compare_bundles(
     return Comparison(rows=rows)
 
 
-def _judge(name: str, before: Side, after: Side, fail: float, warn: float) -> Row:
+def _judge(name: str, before: Side, after: Side, fail: float, warn: float) -> ComparedNumber:
     drop = 1.0 - after.mean / before.mean
     verdict: Literal["ok", "slower", "regressed", "advisory"] = "advisory"
     if name == "total_fps":
         verdict = "regressed" if drop > fail else "slower" if drop > warn else "ok"
-    return Row(name=name, before=before, after=after, verdict=verdict)
+    return ComparedNumber(name=name, before=before, after=after, verdict=verdict)
 
 
 def _pool(values: Sequence[float], *, rate: bool) -> Side:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from genelab.bench.backend_descriptor import BackendDescriptor
-from genelab.bench.builders import Identity
+from genelab.bench.builders import RunFacts
 from genelab.bench.library import agent_of
 from genelab.bench.profiling import Phases
 from genelab.config import TASKS, as_words
@@ -60,9 +60,9 @@ class Scenario:
         """Environments side by side."""
         return self.env_cfg.scene.num_envs
 
-    def identity(self, workflow: str) -> Identity:
+    def identity(self, workflow: str) -> RunFacts:
         """What is known of the run before it has ended."""
-        return Identity(
+        return RunFacts(
             workflow=workflow,
             backend=self.backend,
             task=self.task,

@@ -28,7 +28,7 @@ from genelab.cli.progress import train_progress
 from genelab.rl.backends.registry import BACKENDS
 
 if TYPE_CHECKING:
-    from genelab.bench.compare import Comparison, Row, Side
+    from genelab.bench.compare import ComparedNumber, Comparison, Side
     from genelab.bench.formatters import Output
     from genelab.bench.scenario import Workload
     from genelab.bench.workflow import Workflow
@@ -246,5 +246,5 @@ def _side(side: Side) -> str:
     return f"{side.mean:,.4g}{half}" + (f" of {side.runs} runs" if side.runs > 1 else "")
 
 
-def _change(row: Row) -> str:
+def _change(row: ComparedNumber) -> str:
     return f"{row.change:+.1%}"

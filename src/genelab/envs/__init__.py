@@ -1,10 +1,10 @@
 """Environments."""
 
 from genelab.envs.factory import make_env, make_vec, rl_cfg
+from genelab.envs.judging import play_cfg
 from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg
 from genelab.envs.manager_based_rl_env import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.envs.physics import Physics, describe_physics, physics_changes, with_physics
-from genelab.envs.play import play_cfg
 from genelab.envs.watch import StepResult, Watcher
 
 __all__ = [

@@ -20,7 +20,7 @@ _WORDS = ("latest", "pretrained")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class SuiteRow:
     """One evaluation of a suite."""
 
     task: str
@@ -33,7 +33,7 @@ class Row:
     num_envs: int = 64
 
 
-class Identity(NamedTuple):
+class RowIdentity(NamedTuple):
     """What tells a row from others."""
 
     task: str
@@ -49,7 +49,7 @@ class Outcome:
 
     given: Any
     """The row as it stands in the suite."""
-    row: Row | None = None
+    row: SuiteRow | None = None
     """The row as it was understood."""
     evaluation: dict[str, Any] | None = None
     error: str | None = None
@@ -148,7 +148,7 @@ def read_suite(path: Path) -> list[Outcome]:
     if not isinstance(rows, list) or not rows:
         raise UsageError(f'--suite: {path} must be a list of rows like {{"task": ..., "checkpoint": ...}}')
     outcomes = []
-    seen: dict[Row, int] = {}
+    seen: dict[SuiteRow, int] = {}
     for number, given in enumerate(rows, start=1):
         outcome = Outcome(given=given)
         try:
@@ -212,13 +212,13 @@ def judge(value: float, reference: float | None, tolerance: float) -> dict[str, 
     }
 
 
-def match(suite: Sequence[Identity], baseline: Sequence[Identity]) -> dict[int, int]:
+def match(suite: Sequence[RowIdentity], baseline: Sequence[RowIdentity]) -> dict[int, int]:
     """Which row of the baseline each row of the suite answers to, whatever their order.
 
     A task that stands once on both sides is the same row, whatever its checkpoint. Otherwise the checkpoint or the seed
     must tell the rows of the task apart.
     """
-    keys: tuple[Callable[[Identity], Hashable], ...] = (
+    keys: tuple[Callable[[RowIdentity], Hashable], ...] = (
         lambda row: row,
         lambda row: (row.task, row.checkpoint, row.seed),
         lambda row: (row.task, row.checkpoint),
@@ -234,23 +234,27 @@ def match(suite: Sequence[Identity], baseline: Sequence[Identity]) -> dict[int, 
     return pairs
 
 
-def _identity(row: Any) -> Identity:
+def _identity(row: Any) -> RowIdentity:
     row = row if isinstance(row, dict) else {}
-    rest = [row.get("episodes", Row.episodes), row.get("num_envs", Row.num_envs), row.get("best", Row.best)]
-    seed = row.get("seed", Row.seed)
+    rest = [
+        row.get("episodes", SuiteRow.episodes),
+        row.get("num_envs", SuiteRow.num_envs),
+        row.get("best", SuiteRow.best),
+    ]
+    seed = row.get("seed", SuiteRow.seed)
     task, checkpoint = str(row.get("task", "")).casefold(), str(row.get("checkpoint", ""))
-    return Identity(task, checkpoint, seed if isinstance(seed, int) else Row.seed, json.dumps(rest))
+    return RowIdentity(task, checkpoint, seed if isinstance(seed, int) else SuiteRow.seed, json.dumps(rest))
 
 
-def _unique(rows: Sequence[Identity], key: Callable[[Identity], Hashable]) -> dict[Hashable, int]:
+def _unique(rows: Sequence[RowIdentity], key: Callable[[RowIdentity], Hashable]) -> dict[Hashable, int]:
     """The rows that no other row shares the key with, by key; of rows that repeat each other the first."""
-    found: dict[Hashable, dict[Identity, int]] = {}
+    found: dict[Hashable, dict[RowIdentity, int]] = {}
     for i, row in enumerate(rows):
         found.setdefault(key(row), {}).setdefault(row, i)
     return {name: next(iter(places.values())) for name, places in found.items() if len(places) == 1}
 
 
-def _evaluate(outcome: Outcome, row: Row, home: Path, notify: Callable[[str], None]) -> None:
+def _evaluate(outcome: Outcome, row: SuiteRow, home: Path, notify: Callable[[str], None]) -> None:
     settings = EvalSettings(episodes=row.episodes, seed=row.seed, num_envs=row.num_envs, probe=False)
     try:
         checkpoint = _checkpoint(row.checkpoint, home)
@@ -269,10 +273,10 @@ def _checkpoint(word: str, home: Path) -> str | Path:
     return beside if beside.exists() else Path(word)
 
 
-def _parse_row(given: Any) -> Row:
+def _parse_row(given: Any) -> SuiteRow:
     if not isinstance(given, dict):
         raise UsageError(f"a row must be an object with task and checkpoint, got {json.dumps(given)}")
-    fields = {field.name: field for field in dataclasses.fields(Row)}
+    fields = {field.name: field for field in dataclasses.fields(SuiteRow)}
     for name in given:
         if name not in fields:
             raise UsageError(f"unknown key {name!r}.{did_you_mean(name, fields) or ' Known: ' + ', '.join(fields)}")
@@ -285,7 +289,7 @@ def _parse_row(given: Any) -> Row:
             raise UsageError(f"{name} must be a whole number of at least {least}, got {json.dumps(value)}")
     if not isinstance(given.get("best", False), bool):
         raise UsageError(f"best must be true or false, got {json.dumps(given['best'])}")
-    return Row(**{**given, "task": TASKS.entry(given["task"]).id})
+    return SuiteRow(**{**given, "task": TASKS.entry(given["task"]).id})
 
 
 def _read_json(path: Path, option: str) -> Any:
