@@ -532,7 +532,7 @@ def test_sigterm_leaves_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
         (("runtime", TASK, "--num-steps", "0"), "0 is not in the range"),
         (("runtime", TASK, "env.decimtion=2"), "no such key. Did you mean 'decimation'"),
         (("startup", TASK, "--whitelist", "none.json"), "--whitelist: cannot read none.json"),
-        (("training", TASK, "--rl-library", "jax"), "'jax' is not one of 'rsl_rl', 'rl_games', 'skrl', 'sb3'"),
+        (("training", TASK, "--rl-library", "jax"), "'jax' is not one of 'rl_games', 'rsl_rl', 'sb3', 'skrl'"),
         (("play", TASK, "--checkpoint", "nothing.pt"), "nothing.pt: no such checkpoint"),
         (("play", "GeneLab-Inverted-Pendulum-Skrl-v0"), "pass --checkpoint FILE or RUN_DIR"),
         (("play", TASK, "--best"), "pass --checkpoint FILE or RUN_DIR"),

@@ -286,9 +286,11 @@ def test_gpus_without_cuda_names_the_way_without(
     assert "--gpus 2: this machine has 1" in fails([TASK, "--gpus", "2"], capfd)
 
 
-def test_only_rsl_rl_has_ranks(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_of_one_device_has_no_ranks(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from genelab.rl.backends.rsl_rl.backend import RslRlBackend
 
-    monkeypatch.setattr(RslRlBackend, "name", "skrl")
+    monkeypatch.setattr(RslRlBackend, "distributed", False)
     line = fails([TASK, "--ranks", "2"], capfd)
-    assert f"only rsl_rl trains on many devices, and {TASK} is trained by skrl" in line
+    assert f"rsl_rl, which trains {TASK}, does not train on many devices: start it on one" in line
