@@ -76,3 +76,11 @@ def test_play_without_auto_reset_counts_a_fall_once(capfd: pytest.CaptureFixture
     assert "3 episodes ended" in once
     assert run(["play", "GeneLab-Inverted-Pendulum-v0", *words, "env.auto_reset=true"]) == 0
     assert "3 episodes ended" not in capfd.readouterr().out
+
+
+def test_a_saved_state_is_not_what_goes_on_being_counted() -> None:
+    episodes = Episodes(num_envs=2, device=CPU)
+    episodes.add(step(torch.tensor([1.0, 2.0]), torch.zeros(2, dtype=torch.bool)))
+    state = episodes.state()
+    episodes.add(step(torch.tensor([1.0, 2.0]), torch.zeros(2, dtype=torch.bool)))
+    assert (state["return"].tolist(), state["length"].tolist()) == ([1.0, 2.0], [1.0, 1.0])

@@ -54,9 +54,9 @@ class Episodes:
         """Those that count, in the order in which they ended."""
         self.tells_success = False
         """Whether a step said who succeeds."""
-        self._return = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
-        self._length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
-        self._count = torch.zeros_like(self._length)
+        self._now = torch.zeros(3, self.num_envs, dtype=torch.float64, device=self.device)
+        """Of the episode that each environment is in: which it is, its return and its length so far."""
+        self._return, self._length = self._now[1], self._now[2]
         self._over = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._logs: list[tuple[int, dict[str, Any]]] = []
 
@@ -74,20 +74,18 @@ class Episodes:
             self._logs.append((max(len(ended), 1), step.info["log"]))
         if len(ended):
             self._note(ended if self.keep is None else ended[-self.keep :], step.info)
-            self._count[ended] += 1
-            self._return[ended] = 0.0
-            self._length[ended] = 0
+            self._now[0, ended] += 1.0
+            self._now[1:, ended] = 0.0
 
     def _note(self, ended: Tensor, info: dict[str, Any]) -> None:
-        success = info[SUCCESS].to(self.device) if SUCCESS in info else torch.zeros_like(self._over)
-        rows = [ended, self._count[ended], self._return[ended], self._length[ended], success[ended]]
-        details = torch.empty(0, len(ended), device=self.device) if self.details is None else self.details()[:, ended]
-        table = torch.cat((torch.stack([row.double() for row in rows]), details.double()))
-        for environment, number, total, length, succeeded, *more in table.T.tolist():
+        nothing = [()] * len(ended)
+        success = info[SUCCESS][ended.to(info[SUCCESS].device)].tolist() if SUCCESS in info else nothing
+        details = nothing if self.details is None else self.details()[:, ended].double().T.tolist()
+        rows = zip(ended.tolist(), self._now[:, ended].T.tolist(), success, details, strict=True)
+        for environment, (number, total, length), succeeded, more in rows:
             if self.quota is None or number < self.quota:
-                self.ended.append(
-                    Episode(int(number), int(environment), total, int(length), bool(succeeded), tuple(more))
-                )
+                episode = Episode(int(number), environment, total, int(length), bool(succeeded), tuple(more))
+                self.ended.append(episode)
 
     def first(self, count: int | None = None) -> Sequence[Episode]:
         """The first `count` of those that count: the first ones of all environments before the second ones."""
@@ -133,8 +131,8 @@ class Episodes:
         return {
             "returns": [episode.total for episode in self.ended],
             "lengths": [episode.length for episode in self.ended],
-            "return": self._return.cpu(),
-            "length": self._length.cpu(),
+            "return": self._return.to("cpu", copy=True),
+            "length": self._length.to("cpu", copy=True),
         }
 
     def load(self, state: dict[str, Any]) -> None:
