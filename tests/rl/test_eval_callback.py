@@ -11,7 +11,8 @@ import pytest
 from genelab import TASKS, TaskCfg
 from genelab.config import to_dict
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
-from genelab.rl import EvalOptions, resume_task, train_task
+from genelab.errors import UsageError
+from genelab.rl import EvalSettings, resume_task, train_task
 from genelab.rl.config import BackendConfig, RlGamesAgentCfg, Sb3AgentCfg, Sb3OnPolicyCfg, SkrlAgentCfg
 from genelab.rl.eval_callback import _in_words
 from genelab.rl.monitor import TrainMonitor
@@ -75,7 +76,7 @@ def test_every_second_iteration_and_the_last_are_evaluated(
 
     monkeypatch.setattr(TrainMonitor, "save", note)
     result = train_agent(
-        agent, "run", evaluation=EvalOptions(every=2, episodes=3), overrides=_SHORT, notify=said.append
+        agent, "run", evaluation=EvalSettings(every=2, episodes=3), overrides=_SHORT, notify=said.append
     )
     lines = [line for line in said if line.startswith("evaluation at ")]
     assert [line.partition(":")[0] for line in lines] == [f"evaluation at {unit[:-1]} {count}" for count in spent]
@@ -106,7 +107,7 @@ def test_a_run_is_judged_in_the_tasks_play_config_with_its_own_overrides(
     monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))
     TASKS.register("Judged-v0", task_with_its_own_play_config)
     changes = {**_SHORT, "env.events.push_cart.interval_range_s": "[1.0, 1.5]"}  # play has no pushes
-    options: dict[str, Any] = {"evaluation": EvalOptions(every=1, episodes=2, num_envs=2)}
+    options: dict[str, Any] = {"evaluation": EvalSettings(every=1, episodes=2, num_envs=2)}
     first = train_task("Judged-v0", num_envs=4, overrides=changes, log_dir=Path("run"), **options)
     resume_task(first.path, max_iterations=2, **options)
     expected = rl_cfg("Judged-v0", play=True)
@@ -118,3 +119,21 @@ def test_a_run_is_judged_in_the_tasks_play_config_with_its_own_overrides(
 def test_success_is_said_where_a_task_has_it() -> None:
     summary = {"return_mean": 1.25, "length_mean": 10.0, "success_rate": 0.5}
     assert _in_words(summary) == "return 1.250, length 10.0, success 50%"
+
+
+@pytest.mark.parametrize("setting", [{"probe": True}, {"deterministic": False}, {"physics": "coarse"}])
+def test_what_an_evaluation_while_training_does_not_do_is_refused(setting: dict[str, Any]) -> None:
+    with pytest.raises(
+        UsageError, match=r"^evaluation while training: the policy's mean is judged, in fine physics and"
+    ):
+        train_task(PENDULUM, log_dir=Path("run"), evaluation=EvalSettings(every=1, **setting))
+    assert not Path("run").exists()
+
+
+def test_without_an_interval_the_last_iteration_alone_is_evaluated() -> None:
+    said: list[str] = []
+    settings = EvalSettings(episodes=2, max_steps=30)
+    train_task(PENDULUM, num_envs=4, max_iterations=2, overrides=_SHORT, evaluation=settings, notify=said.append)
+    assert [line.partition(":")[0] for line in said if line.startswith("evaluation at")] == [
+        "evaluation at iteration 2"
+    ]

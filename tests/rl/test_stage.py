@@ -14,7 +14,7 @@ from genelab import TASKS, TaskCfg
 from genelab.envs import ManagerBasedRlEnv, play_cfg, rl_cfg
 from genelab.errors import UsageError
 from genelab.managers import CurriculumTermCfg
-from genelab.rl import EvalOptions, train_task
+from genelab.rl import EvalSettings, train_task
 from genelab.rl.checkpoint import begin_at_stage
 from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg, Sb3AgentCfg, Sb3OnPolicyCfg
 from genelab.rl.exporter import export_task
@@ -109,7 +109,7 @@ def test_evaluation_while_training_keeps_up(task: Any, monkeypatch: pytest.Monke
         return answer
 
     monkeypatch.setattr(ManagerBasedRlEnv, "reset", reset)
-    task(rsl_rl, evaluation=EvalOptions(every=1, episodes=2))
+    task(rsl_rl, evaluation=EvalSettings(every=1, episodes=2))
     assert seen == [CONFIGURED, REACHED, REACHED]
 
 

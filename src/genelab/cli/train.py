@@ -150,12 +150,12 @@ def command(
         _train_seeds(ctx, changes)
     if options["gpus"] or options["ranks"]:
         _train_ranks(ctx, changes)
-    from genelab.rl import EvalOptions, resume_task, train_task
+    from genelab.rl import EvalSettings, resume_task, train_task
     from genelab.rl.launch.seeds import tell_launcher
 
     evaluation = None
     if eval_every is not None:
-        evaluation = EvalOptions(
+        evaluation = EvalSettings(
             every=eval_every, episodes=eval_episodes, num_envs=eval_num_envs, seed=eval_seed, quiet=quiet
         )
     common: dict[str, Any] = {

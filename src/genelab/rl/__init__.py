@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from genelab.rl.play import PlayResult, play_task, replay_dump
     from genelab.rl.profiling import ProfileCfg
     from genelab.rl.train import resume_task, train_task
-    from genelab.rl.training import EvalOptions, TrainResult
+    from genelab.rl.training import TrainResult
 
 _HOME = {
-    "EvalOptions": "genelab.rl.training",
     "ExportResult": "genelab.rl.exporter",
     "EvalSettings": "genelab.rl.evaluator",
     "FilmOptions": "genelab.rl.film_callback",
@@ -38,7 +37,6 @@ _HOME = {
 }
 
 __all__ = [
-    "EvalOptions",
     "EvalSettings",
     "ExportResult",
     "FilmOptions",

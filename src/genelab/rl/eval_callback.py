@@ -29,8 +29,10 @@ class EvalCallback(IterationHook):
     suffix: str
     unit: str
     """What the budget counts, in the plural."""
-    every: int
-    """Iterations between evaluations."""
+    every: int | None = None
+    """Iterations between evaluations; None: only the last is evaluated."""
+    max_steps: int | None = None
+    """Control steps after which an evaluation ends, complete or not."""
     writer: Writer | None = None
     """Where to log; None: nowhere."""
     notify: Callable[[str], None] = lambda message: None
@@ -53,13 +55,15 @@ class EvalCallback(IterationHook):
 
     def after_iteration(self, iteration: Iteration) -> None:
         """Evaluate if it is time to, with the commands that the curriculum has come to."""
-        if iteration.number % self.every and not iteration.last:
+        if not iteration.last and (self.every is None or iteration.number % self.every):
             return
         learner, done = iteration.learner, iteration.done
         self.env.command_manager.begin_at(iteration.env.command_manager.stage())
         devices = [self.env.device] if self.env.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # the learner's random numbers are not spent here
-            result = evaluate(self.env, learner.inference(), episodes=self.episodes, seed=self.seed)
+            result = evaluate(
+                self.env, learner.inference(), episodes=self.episodes, seed=self.seed, max_steps=self.max_steps
+            )
         summary = result.summary()
         if self.writer is not None:
             for key, value in summary.items():

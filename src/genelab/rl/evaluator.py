@@ -29,6 +29,8 @@ from genelab.rl.statistics import mean_interval, overlap, share_interval
 from genelab.rl.world import judged_cfg, policy_on_task
 from genelab.sim import ENGINES, ModelError
 
+NUM_ENVS = 64
+"""Environments of an evaluation, unless its settings say otherwise."""
 PHYSICS: tuple[Physics, ...] = ("fine", "coarse")
 """What `--physics both` stands for."""
 
@@ -42,21 +44,35 @@ _DECIDED = {
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSettings:
-    """How to judge."""
+    """How to judge, after training or meanwhile."""
 
-    num_envs: int = 64
-    """Environments side by side; never more than there are episodes."""
+    num_envs: int | None = None
+    """Environments side by side; None: 64, while training as many as are trained in. Never more than episodes."""
     episodes: int = 100
     """Episodes in all."""
     seed: int = 0
+    every: int | None = None
+    """While training: iterations between evaluations, and what one is depends on the library, see its agent config.
+    The last is always evaluated; None: it alone."""
+    quiet: bool = False
+    """While training: do not tell what each evaluation found; the logs and `best_model_meta.json` do."""
     deterministic: bool = True
     """The policy's mean; False: samples."""
     max_steps: int | None = None
     """Control steps after which the evaluation ends, complete or not."""
-    probe: bool = True
-    """Also judge commands by the probes they bring: a velocity, each direction by itself."""
+    probe: bool | None = None
+    """Also judge commands by the probes they bring: a velocity, each direction by itself. None: yes, but not while
+    training."""
     physics: Physics = "fine"
     """Whether to judge in the physics of the task's play config or in that of its training config."""
+
+    def check_for_training(self) -> None:
+        """Refuse what an evaluation while training does not do."""
+        if self.probe or not self.deterministic or self.physics != "fine":
+            raise UsageError(
+                "evaluation while training: the policy's mean is judged, in fine physics and without probes; "
+                "leave out deterministic, physics and probe"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +139,7 @@ class EvalSpec:
     @property
     def num_envs(self) -> int:
         """Environments side by side."""
-        return min(self.settings.num_envs, self.settings.episodes)
+        return min(self.settings.num_envs or NUM_ENVS, self.settings.episodes)
 
     def on_engine(self, name: str) -> EvalSpec:
         """The same on an engine."""
@@ -261,7 +277,7 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
             show=show,
         )
         probed = {}
-        for section, probe in (probes_of(env) if settings.probe else {}).items():
+        for section, probe in ({} if settings.probe is False else probes_of(env)).items():
             if acts_alone(spec.checkpoint):
                 why = "a recurrent TorchScript policy acts for one robot; export it with --format onnx"
                 notify(f"no {probe.name} probe: {why}")

@@ -14,6 +14,7 @@ from genelab.errors import UsageError, refusing
 from genelab.rl.backends import select_backend
 from genelab.rl.checkpoint import read_safely
 from genelab.rl.config import BackendConfig, configure
+from genelab.rl.evaluator import EvalSettings
 from genelab.rl.exported import is_exported
 from genelab.rl.film_callback import FilmOptions
 from genelab.rl.launch.task import check_overrides
@@ -22,11 +23,11 @@ from genelab.rl.monitor import IterationHook, Progress
 from genelab.rl.profiling import ProfileCfg
 from genelab.rl.rank import Rank, check_backend, open_run
 from genelab.rl.run import RunDirectory
-from genelab.rl.training import EvalOptions, Training, TrainResult, TrainSpec
+from genelab.rl.training import Training, TrainResult, TrainSpec
 from genelab.rl.world import check_control_step
 from genelab.viewer import ViewerCfg
 
-__all__ = ["EvalOptions", "TrainResult", "resume_task", "train_task"]
+__all__ = ["TrainResult", "resume_task", "train_task"]
 
 _RESUME: dict[str, Any] = {
     "checkpoint": str,
@@ -49,7 +50,7 @@ def train_task(
     log_dir: str | Path | None = None,
     checkpoint: str | Path | None = None,
     logger: LoggerName = "tensorboard",
-    evaluation: EvalOptions | None = None,
+    evaluation: EvalSettings | None = None,
     film: FilmOptions | None = None,
     profile: ProfileCfg | None = None,
     viewer: ViewerCfg | None = None,
@@ -127,7 +128,7 @@ def resume_task(
     task_id: str | None = None,
     max_iterations: int | None = None,
     logger: LoggerName | None = None,
-    evaluation: EvalOptions | None = None,
+    evaluation: EvalSettings | None = None,
     film: FilmOptions | None = None,
     profile: ProfileCfg | None = None,
     nan_guard: bool = True,

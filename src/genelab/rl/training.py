@@ -19,6 +19,7 @@ from genelab.errors import GenelabError, refusing
 from genelab.rl.backends import Backend, TrainContext
 from genelab.rl.config import BackendConfig
 from genelab.rl.eval_callback import EvalCallback
+from genelab.rl.evaluator import EvalSettings
 from genelab.rl.film_callback import FilmCallback, FilmOptions
 from genelab.rl.live_view import LiveView
 from genelab.rl.loggers import LoggerName, open_logger
@@ -61,20 +62,6 @@ class TrainResult:
     """What the profiler wrote."""
 
 
-@dataclass(kw_only=True)
-class EvalOptions:
-    """Evaluation while training; the last iteration is always evaluated, too."""
-
-    every: int
-    """Iterations between evaluations: what one is depends on the library, see its agent config."""
-    episodes: int = 10
-    num_envs: int | None = None
-    """Environments; None: as many as in training. Never more than there are episodes."""
-    seed: int = 0
-    quiet: bool = False
-    """Do not tell what each evaluation found; the logs and `best_model_meta.json` do."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainSpec:
     """A training, with everything decided before it starts."""
@@ -87,7 +74,7 @@ class TrainSpec:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """What was changed of the task's own configs."""
     logger: LoggerName = "tensorboard"
-    evaluation: EvalOptions | None = None
+    evaluation: EvalSettings | None = None
     film: FilmOptions | None = None
     profile: ProfileCfg | None = None
     viewer: ViewerCfg | None = None
@@ -102,6 +89,10 @@ class TrainSpec:
     """Is given the environment before anything is learned."""
     notify: Callable[[str], None] = lambda message: None
     """Takes remarks to the user."""
+
+    def __post_init__(self) -> None:
+        if self.evaluation is not None:
+            self.evaluation.check_for_training()
 
 
 class Training:
@@ -299,6 +290,7 @@ class Training:
             suffix=self.spec.backend.suffix,
             unit=self.spec.backend.unit,
             every=options.every,
+            max_steps=options.max_steps,
             writer=writer,
             notify=(lambda message: None) if options.quiet else self.spec.notify,
             episodes=options.episodes,

@@ -21,7 +21,7 @@ from genelab.config import load_json, read_json, to_dict
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
 from genelab.errors import UsageError
 from genelab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
-from genelab.rl import EvalOptions, EvalSettings, Progress, TrainResult, evaluate_task, export_task, resume_task
+from genelab.rl import EvalSettings, Progress, TrainResult, evaluate_task, export_task, resume_task
 from genelab.rl.backends import BACKENDS, Backend, InferenceSetup, TrainContext, select_backend
 from genelab.rl.config import BackendConfig
 from genelab.rl.train import train_task
@@ -31,7 +31,7 @@ from genelab.scene import ArticulationCfg, ImplicitPdActuatorCfg, SceneCfg, mjcf
 TASK = "Contract-Cart-v0"
 NUM_ENVS = 4
 SEED = 7
-EVALUATION = EvalOptions(every=2, episodes=4)
+EVALUATION = EvalSettings(every=2, episodes=4)
 CART = """
 <mujoco>
   <worldbody>
