@@ -360,8 +360,9 @@ def test_an_exported_policy_that_fails_when_it_is_called_is_refused(
     module: torch.nn.Module, home: Path, refused: Callable[..., str]
 ) -> None:
     export(module)
-    for words in (["eval", TASK, "policy.ts"], ["play", TASK, "--checkpoint", "policy.ts", "--agent", "trained"]):
-        line = refused(*words, "--num-envs", "2", "--headless")
+    play = ["play", TASK, "--checkpoint", "policy.ts", "--agent", "trained", "--headless"]
+    for words in (["eval", TASK, "policy.ts"], play):
+        line = refused(*words, "--num-envs", "2")
         assert "genelab: policy.ts: not the policy that its metadata describe: " in line
 
 
