@@ -42,6 +42,16 @@ def test_each_foot_lifts_and_stands_for_half_a_period(make_env: MakeEnv) -> None
     assert right == pytest.approx([0.0, 0.0, 0.0, 0.0, 0.5, 1.0, 0.5, 0.0], abs=1e-9)
 
 
+def test_a_clock_may_follow_some_axes_alone(make_env: MakeEnv) -> None:
+    env = walker(make_env)
+    clock = env.commands.term("gait")
+    clock.cfg.command_axes = (1, 2)
+    for command, moves in (((1.0, 0.0, 0.0), False), ((1.0, 0.1, 0.0), True), ((0.0, 0.0, -0.2), True)):
+        env.commands.term("twist").fix(torch.tensor([command] * 4).double())
+        clock.update()
+        assert clock.moving.tolist() == [moves] * 4
+
+
 def test_a_foot_lands_ahead_and_moves_back_evenly_while_it_stands(make_env: MakeEnv) -> None:
     env = walker(make_env)
     clock = env.commands.term("gait")
@@ -53,6 +63,8 @@ def test_a_foot_lands_ahead_and_moves_back_evenly_while_it_stands(make_env: Make
     half = math.sqrt(0.5)
     assert left == pytest.approx([-1.0, -half, 0.0, half, 1.0, 0.5, 0.0, -0.5], abs=1e-9)
     assert right == pytest.approx([*left[4:], *left[:4]], abs=1e-9)
+    clock.phase[:] = 0.125
+    assert clock.sweep_ahead(0.25)[1].tolist() == pytest.approx([left[3], right[3]], abs=1e-9)
     env.commands.term("twist").fix(torch.zeros(4, 3).double())
     clock.update()
     assert clock.sweep.tolist() == [[0.0, 0.0]] * 4

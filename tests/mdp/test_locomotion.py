@@ -45,6 +45,7 @@ def test_a_velocity_is_judged_in_the_robots_own_frame(make_env: MakeEnv) -> None
     with_xy = math.exp(-(0.36 + 0.01) / 0.25)
     assert reward(env, mdp.track_ang_vel_exp, command="twist", std=0.5, with_xy=True) == pytest.approx(with_xy)
     assert reward(env, mdp.error_vel_xy, command="twist") == pytest.approx(math.sqrt(error))
+    assert reward(env, mdp.error_vel_y, command="twist") == pytest.approx(0.3)
     assert reward(env, mdp.error_vel_yaw, command="twist") == pytest.approx(0.6)
     assert reward(env, mdp.lin_vel_z_l2) == pytest.approx(0.09)
     assert reward(env, mdp.ang_vel_xy_l2) == pytest.approx(0.01)
@@ -125,6 +126,9 @@ def test_the_time_of_a_step_counts_while_a_foot_is_in_the_air(make_env: MakeEnv)
     assert reward(env, mdp.air_time, window=(0.01, 0.05), **GAIT) == 0.0
     env.commands.term("twist").fix(torch.zeros(4, 3).double())
     assert reward(env, mdp.air_time, window=(0.05, 0.5), **GAIT) == 0.0
+    for command, paid in (((1.0, 0.05, 0.05), 0.0), ((0.0, 0.0, -0.2), 2.0)):
+        env.commands.term("twist").fix(torch.tensor([command] * 4).double())
+        assert reward(env, mdp.air_time, window=(0.05, 0.5), command_axes=(1, 2), **GAIT) == paid
 
 
 def test_a_foot_slips_on_the_ground_only_and_clears_it_in_the_air(make_env: MakeEnv) -> None:
@@ -178,6 +182,26 @@ def test_shares_of_standing_forward_and_heading_commands(make_env: MakeEnv) -> N
     assert not term.holds_heading[~free].any()
     assert values[free, 0].min() < -0.98
     assert values[:, 1].abs().max() <= 0.5
+
+
+def test_a_share_of_commands_along_one_axis(make_env: MakeEnv) -> None:
+    """A third of them each way: forward or backward, left or right, turning."""
+    command = VelocityCommandCfg(
+        lin_vel_x=(-1.0, 1.0),
+        lin_vel_y=(-1.0, 1.0),
+        ang_vel_z=(-1.0, 1.0),
+        standing_share=0.1,
+        forward_share=0.1,
+        axis_share=0.6,
+        heading_share=1.0,
+    )
+    env = make_env(num_envs=4000, commands={"twist": command})
+    asked, holds = env.commands["twist"] != 0, env.commands.term("twist").holds_heading
+    alone = asked.sum(dim=1) == 1
+    assert alone.double().mean().item() == pytest.approx(0.7, abs=0.03)
+    assert asked[alone].double().mean(dim=0).tolist() == pytest.approx([3 / 7, 2 / 7, 2 / 7], abs=0.03)
+    assert env.commands["twist"][alone].min(dim=0).values.tolist() == pytest.approx([-1.0] * 3, abs=0.05)
+    assert not holds[alone].any()
 
 
 def test_a_heading_is_held_by_turning_the_short_way(make_env: MakeEnv) -> None:

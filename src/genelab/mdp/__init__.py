@@ -40,6 +40,7 @@ from genelab.mdp.observations import (
     joint_vel_rel,
     last_action,
     projected_gravity,
+    wheel_angle,
 )
 from genelab.mdp.randomization import (
     changes_model,
@@ -57,6 +58,7 @@ from genelab.mdp.rewards import (
     base_height_l2,
     body_ang_vel_xy_l2,
     error_vel_xy,
+    error_vel_y,
     error_vel_yaw,
     flat_orientation_l2,
     is_alive,
@@ -71,6 +73,7 @@ from genelab.mdp.rewards import (
     undesired_contacts,
     upright_exp,
 )
+from genelab.mdp.rolling_action import RollingAction, RollingActionCfg
 from genelab.mdp.scripted_action import ScriptedJointPositionActionCfg
 from genelab.mdp.terminations import bad_orientation, joint_pos_beyond, out_of_terrain, root_too_low, time_out
 
@@ -85,6 +88,8 @@ __all__ = [
     "JointEffortActionCfg",
     "JointPositionActionCfg",
     "JointVelocityActionCfg",
+    "RollingAction",
+    "RollingActionCfg",
     "ScriptedJointPositionActionCfg",
     "VariablePosture",
     "VelocityCommand",
@@ -103,6 +108,7 @@ __all__ = [
     "changes_model",
     "command_ranges",
     "error_vel_xy",
+    "error_vel_y",
     "error_vel_yaw",
     "feet_contact_phase",
     "feet_height_phase",
@@ -148,4 +154,5 @@ __all__ = [
     "track_lin_vel_exp",
     "undesired_contacts",
     "upright_exp",
+    "wheel_angle",
 ]

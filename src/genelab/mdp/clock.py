@@ -15,6 +15,7 @@ from genelab import math as gm
 from genelab.config import NonNegative, Positive
 from genelab.errors import ConfigError
 from genelab.managers import CommandTerm, CommandTermCfg, Meaning
+from genelab.mdp.gait import asks_to_move
 from genelab.mdp.sensors import get_sensor
 from genelab.scene import SAME, ContactSensor, Image, PointsSensor
 from genelab.scene.mirror import of_names
@@ -41,6 +42,8 @@ class GaitClockCfg(CommandTermCfg):
     """The command that asks to move. It must come before the clock."""
     threshold: float = 0.05
     """Norm of that command below which the robot is to stand."""
+    command_axes: tuple[int, ...] | None = None
+    """The columns of that command that ask for steps; None: all. Who has wheels rolls straight ahead."""
     run_out: NonNegative = 0.0
     """How long it goes on after it is asked to stand, s: who is running needs some steps to come to a halt."""
 
@@ -98,7 +101,11 @@ class GaitClock(CommandTerm):
     def sweep(self) -> Tensor:
         """How far each foot is ahead of where it stands at rest, `(N, feet)`: from 1 where it lands, evenly to −1 where
         it lifts off, and smoothly back; 0 at rest."""
-        turned = (self.phase[:, None] + self.offsets) % 1.0
+        return self.sweep_ahead(0.0)
+
+    def sweep_ahead(self, lead: float) -> Tensor:
+        """The same as it will be later, by a share of a period."""
+        turned = (self.phase[:, None] + self.offsets + lead) % 1.0
         stance = (turned - self.cfg.swing_share) / (1.0 - self.cfg.swing_share)
         ahead = torch.where(stance < 0.0, -(torch.pi * turned / self.cfg.swing_share).cos(), 1.0 - 2.0 * stance)
         return ahead * self.moving[:, None]
@@ -122,7 +129,7 @@ class GaitClock(CommandTerm):
 
     def update(self) -> None:
         """Who is to stand waits at the beginning of the period."""
-        asked = self.env.commands[self.cfg.command].norm(dim=1) > self.cfg.threshold
+        asked = asks_to_move(self.env.commands[self.cfg.command], self.cfg.threshold, self.cfg.command_axes)
         self.resting = torch.where(asked, 0.0, self.resting)
         self.moving = asked | (self.resting < self.cfg.run_out)
         self.phase = torch.where(self.moving, self.phase % 1.0, 0.0)

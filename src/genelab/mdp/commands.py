@@ -43,6 +43,8 @@ class VelocityCommandCfg(CommandTermCfg):
     """Share of the commands that ask to stand still."""
     forward_share: float = 0.0
     """Share of the commands that ask only to go straight ahead."""
+    axis_share: float = 0.0
+    """Share of the commands that ask for one of forward, sideways and turning alone, either way, each as often."""
     heading_share: float = 0.0
     """Share of the commands that name a heading; the turning rate then follows from it."""
     heading_stiffness: float = 0.5
@@ -82,9 +84,14 @@ class VelocityCommand(CommandTerm):
         command[stands] = 0.0
         command[forward, 0] = command[forward, 0].abs()
         command[forward, 1:] = 0.0
+        alone = torch.zeros_like(stands)
+        if cfg.axis_share > 0.0:
+            axis = ((kind - cfg.standing_share - cfg.forward_share) / cfg.axis_share * 3).floor()
+            alone = (axis >= 0.0) & (axis < 3.0)
+            command[alone[:, None] & (axis[:, None] != torch.arange(3, device=axis.device))] = 0.0
         self.command[env_ids] = command
         turns = gm.uniform(0.0, 1.0, (len(env_ids),), self.env.rng, self.env.dtype) < cfg.heading_share
-        self.holds_heading[env_ids] = turns & ~stands & ~forward
+        self.holds_heading[env_ids] = turns & ~stands & ~forward & ~alone
         self.heading_target[env_ids] = cfg.heading[0] + (cfg.heading[1] - cfg.heading[0]) * heading
 
     def fix(self, command: Tensor, env_ids: EnvIds = None) -> None:

@@ -21,18 +21,33 @@ if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
 
 
-def is_moving(env: ManagerBasedRlEnv, command: str, threshold: float) -> Tensor:
+def asks_to_move(command: Tensor, threshold: float, axes: tuple[int, ...] | None = None) -> Tensor:
+    """Where a command `(N, c)` asks for more than standing, along some of its axes if not along all, `(N,)`."""
+    return (command if axes is None else command[:, axes]).norm(dim=1) > threshold
+
+
+def is_moving(
+    env: ManagerBasedRlEnv, command: str, threshold: float, command_axes: tuple[int, ...] | None = None
+) -> Tensor:
     """1 where the command asks for more than standing, `(N,)`."""
-    return (env.commands[command].norm(dim=1) > threshold).to(env.dtype)
+    return asks_to_move(env.commands[command], threshold, command_axes).to(env.dtype)
 
 
 def air_time(
-    env: ManagerBasedRlEnv, contact: str, window: tuple[float, float], command: str, threshold: float
+    env: ManagerBasedRlEnv,
+    contact: str,
+    window: tuple[float, float],
+    command: str,
+    threshold: float,
+    command_axes: tuple[int, ...] | None = None,
 ) -> Tensor:
-    """How many feet are in the air for as long as a step takes."""
+    """How many feet are in the air for as long as a step takes.
+
+    With `command_axes` only commands along these count: who has wheels need not step straight ahead.
+    """
     time = get_sensor(env, contact, ContactSensor).air_time
     stepping = ((time > window[0]) & (time < window[1])).sum(dim=1)
-    return stepping * is_moving(env, command, threshold)
+    return stepping * is_moving(env, command, threshold, command_axes)
 
 
 def foot_slip(env: ManagerBasedRlEnv, contact: str, feet: str, command: str, threshold: float) -> Tensor:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from genelab.errors import ConfigError
 from genelab.managers import ROBOT, XYZ, Meaning, Selection, observation
 from genelab.mdp.sensors import get_sensor
 from genelab.scene import AXIAL, POLAR, SAME, ContactSensor, FrameSensor, HeightScan, Image, PointsSensor
@@ -65,6 +66,18 @@ def _scanned(env: ManagerBasedEnv, sensor: str) -> Meaning:
     points = torch.arange(scan.num_points).view(scan.shape).flip(0).flatten()
     image = Image(tuple(points.tolist()), SAME.signs * scan.num_points)
     return Meaning(unit="m", columns=scan.point_names, mirror=image)
+
+
+def _wheels(asset: Selection) -> Meaning:
+    """The mirror turns all wheels the same way, or all the other way."""
+
+    def image() -> Image:
+        signs = set(of_joints(asset.entity, asset.joints).signs)
+        if len(signs) > 1:
+            raise ConfigError(f"the wheels of {asset.entity.name!r} do not all turn the same way in the mirror")
+        return Image((0, 1), (*signs, 1.0))
+
+    return Meaning(unit="1", columns=("sine", "cosine"), mirror=image)
 
 
 def _gyroscope(env: ManagerBasedEnv, sensor: str) -> Meaning:
@@ -124,6 +137,15 @@ def joint_pos_measured(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor
     """Joint positions relative to the default pose, as encoders with a constant error read them."""
     robot = asset.robot
     return (robot.joint_pos + robot.encoder_bias - robot.default_joint_pos)[:, asset.joint_ids]
+
+
+@observation(_wheels)
+def wheel_angle(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
+    """Mean sine and mean cosine of the angles of joints that turn without end, as their encoders read them: bounded,
+    and the same after every turn."""
+    robot = asset.robot
+    angle = (robot.joint_pos + robot.encoder_bias)[:, asset.joint_ids]
+    return torch.stack((angle.sin().mean(dim=1), angle.cos().mean(dim=1)), dim=1)
 
 
 @observation(_scanned)

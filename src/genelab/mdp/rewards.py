@@ -71,6 +71,11 @@ def error_vel_xy(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT)
     return (env.commands[command][:, :2] - asset.entity.root_lin_vel_b[:, :2]).norm(dim=1)
 
 
+def error_vel_y(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT) -> Tensor:
+    """Distance from the commanded velocity to the side, m/s."""
+    return (env.commands[command][:, 1] - asset.entity.root_lin_vel_b[:, 1]).abs()
+
+
 def error_vel_yaw(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT) -> Tensor:
     """Distance from the commanded turning rate, rad/s."""
     return (env.commands[command][:, 2] - asset.entity.root_ang_vel_b[:, 2]).abs()

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 FORMULA = (
     "target = offset + scale * action + share * sum over the feet of (lift * steps + sweep * (command @ strides)), "
     "with x = (phase + the foot's offset) mod 1, s = swing_share; lift = sin(pi * x / s)^2 for x < s, else 0; "
-    "sweep = -cos(pi * x / s) for x < s, else 1 - 2 * (x - s) / (1 - s); both 0 while the clock rests"
+    "sweep = -cos(pi * y / s) for y < s, else 1 - 2 * (y - s) / (1 - s), y = (x + lead) mod 1; both 0 while the clock "
+    "rests"
 )
 """For who runs an exported policy."""
 
@@ -37,6 +38,8 @@ class ScriptedJointPositionActionCfg(JointPositionActionCfg):
     strides: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
     """By the same: how its joints move to set it down ahead, rad per unit of each column of the command that the clock
     follows. A foot that stands moves back by as much, which takes the robot ahead."""
+    lead: float = 0.0
+    """How far strides are ahead of steps, as a share of a period: heavy legs on soft servos follow late."""
     clock: str = "gait"
     """The gait clock that lifts the feet."""
     share: float = 1.0
@@ -94,6 +97,7 @@ class ScriptedJointPositionAction(JointPositionAction):
         return {
             "clock": self.cfg.clock,
             "share": self.cfg.share,
+            "lead": self.cfg.lead,
             "script": FORMULA,
             "steps": {foot: gm.decimals(step) for foot, step in zip(feet, self.steps[:, 0], strict=True)},
             "strides": {
@@ -113,5 +117,5 @@ class ScriptedJointPositionAction(JointPositionAction):
         if not self.cfg.strides:
             return lifted
         command = self.env.commands[self.clock.cfg.command]
-        ahead = torch.einsum("nf,nc->nfc", self.clock.sweep, command).flatten(1)
+        ahead = torch.einsum("nf,nc->nfc", self.clock.sweep_ahead(self.cfg.lead), command).flatten(1)
         return lifted + ahead @ self.strides.flatten(0, 1)
