@@ -31,6 +31,7 @@ TASK_SIZES = {
     "Genelab-Velocity-Rough-Unitree-Go1-v0": 1024,
     "Genelab-Velocity-Flat-Unitree-G1-v0": 512,
     "Genelab-Velocity-Rough-Unitree-G1-v0": 512,
+    "Genelab-Velocity-Flat-Unitree-Go2W-v0": 1024,
     "GeneLab-Franka-Pick-And-Place-v0": 64,
 }
 """Tasks, and how many environments they are measured with."""

@@ -30,3 +30,17 @@ TASKS.register(
     robot="Unitree G1",
     backend="rsl_rl PPO",
 )
+TASKS.register(
+    "Genelab-Velocity-Flat-Unitree-Go2W-v0",
+    "genelab_unitree.go2w:flat_task",
+    description="A quadruped on wheels rolls and steps as commanded on flat ground.",
+    robot="Unitree Go2-W",
+    backend="rsl_rl PPO",
+)
+TASKS.register(
+    "Genelab-Velocity-Flat-Unitree-Go2W-CrabStage1-v0",
+    "genelab_unitree.go2w:stage_1_task",
+    description="The same quadruped steps as commanded, its wheels locked.",
+    robot="Unitree Go2-W",
+    backend="rsl_rl PPO",
+)

@@ -13,8 +13,10 @@ from genelab.errors import ConfigError
 from genelab.managers import ObservationTermCfg
 from genelab.mdp import GaitClockCfg
 from genelab.mdp.mirror import augment
+from genelab.scene.mirror import of_joints
 from genelab.scene.terrains import HeightFieldCfg
 
+GO2W = ("Flat-Unitree-Go2W", "Flat-Unitree-Go2W-CrabStage1")
 SIDES = torch.tensor([1.0, -1.0, 1.0])
 
 
@@ -32,8 +34,8 @@ def mirrored_pair(task: str) -> ManagerBasedRlEnv:
     env.reset(seed=0)
     generator = torch.Generator().manual_seed(0)
     robot = env.robot
-    image = augment(env, None, torch.arange(1.0, 1.0 + env.action_dim)[None])[1][1]
-    columns, signs = image.abs().long() - 1, image.sign()
+    image = of_joints(robot)
+    columns, signs = torch.tensor(image.columns), torch.tensor(image.signs)
     random = torch.rand(4, max(6, len(robot.joint_names)), generator=generator) - 0.5
     pos = robot.default_joint_pos[0] + 0.2 * random[0, : len(robot.joint_names)]
     vel = random[1, : len(robot.joint_names)]
@@ -50,15 +52,19 @@ def mirrored_pair(task: str) -> ManagerBasedRlEnv:
     clock.phase[:] = torch.tensor([0.3, 0.8])  # the other feet, half a period later
     clock.update()
     action = torch.rand(env.action_dim, generator=generator)
-    env.action_manager.action = torch.stack((action, action[columns] * signs))
+    mirrored = augment(env, None, action[None])[1]
+    assert mirrored is not None
+    env.action_manager.action = mirrored
+    env.observation_manager.reset(None)  # stacks of frames begin anew
     env.scene.engine.refresh()
     return env
 
 
-@pytest.mark.parametrize("robot", ["Go1", "G1"])
-@pytest.mark.parametrize("ground", ["Flat", "Rough"])
-def test_it_sees_the_mirror_image(robot: str, ground: str) -> None:
-    env = mirrored_pair(f"Genelab-Velocity-{ground}-Unitree-{robot}-v0")
+@pytest.mark.parametrize(
+    "task", ["Flat-Unitree-Go1", "Rough-Unitree-Go1", "Flat-Unitree-G1", "Rough-Unitree-G1", *GO2W]
+)
+def test_it_sees_the_mirror_image(task: str) -> None:
+    env = mirrored_pair(f"Genelab-Velocity-{task}-v0")
     seen = env.observation_manager.compute(keep=False)
     batch, _ = augment(env, TensorDict(seen, batch_size=[2]), None)
     for name, group in seen.items():

@@ -13,6 +13,8 @@ WIDTHS = {
     "Genelab-Velocity-Rough-Unitree-Go1-v0": (47 + 187, 50 + 187, 12),
     "Genelab-Velocity-Flat-Unitree-G1-v0": (98, 113, 29),
     "Genelab-Velocity-Rough-Unitree-G1-v0": (98 + 187, 113 + 187, 29),
+    "Genelab-Velocity-Flat-Unitree-Go2W-v0": (5 * 57, 5 * 60, 16),
+    "Genelab-Velocity-Flat-Unitree-Go2W-CrabStage1-v0": (5 * 57, 5 * 60, 16),
 }
 
 
