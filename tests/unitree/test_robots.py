@@ -190,4 +190,4 @@ def test_the_gains_of_a_go2w_are_the_published_ones() -> None:
     drives = {name: actuator.drive() for name, actuator in robot.actuators.items()}
     assert drives["hips"] == {"stiffness": [25.0] * 8, "damping": [0.5] * 8, "effort_limit": [23.7] * 8}
     assert drives["knees"] == {"stiffness": [25.0] * 4, "damping": [0.5] * 4, "effort_limit": [45.43] * 4}
-    assert drives["wheels"] == {"stiffness": [0.0] * 4, "damping": [5.0] * 4, "effort_limit": [15.0] * 4}
+    assert drives["wheels"] == {"stiffness": [0.0] * 4, "damping": [5.0] * 4, "effort_limit": [50.0] * 4}

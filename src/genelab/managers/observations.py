@@ -204,8 +204,8 @@ class ObservationGroup(Stateful):
         frames = self.cfg.history_length
         if self._history is None:
             self._history = frame.repeat(1, frames)
-        stacked = torch.cat((self._history[:, self.frame_dim :], frame), dim=1)
-        stacked = torch.where(self._fresh[:, None], frame.repeat(1, frames), stacked)
+        stacked = torch.cat((self._history[:, self.frame_dim :], frame), dim=1).unflatten(1, (frames, -1))
+        stacked = torch.where(self._fresh[:, None, None], frame[:, None], stacked).flatten(1)
         if keep:
             self._history = stacked
             self._fresh[:] = False

@@ -144,7 +144,7 @@ def wheel_angle(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Mean sine and mean cosine of the angles of joints that turn without end, as their encoders read them: bounded,
     and the same after every turn."""
     robot = asset.robot
-    angle = (robot.joint_pos + robot.encoder_bias)[:, asset.joint_ids]
+    angle = robot.joint_pos[:, asset.joint_ids] + robot.encoder_bias[:, asset.joint_ids]
     return torch.stack((angle.sin().mean(dim=1), angle.cos().mean(dim=1)), dim=1)
 
 
