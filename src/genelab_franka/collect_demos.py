@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -167,7 +168,8 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         _run(options)
     except GenelabError as error:
-        print(f"collect_demos: {error}", file=sys.stderr)
+        message = re.sub("`(num_envs|steps|out)`", lambda name: f"--{name[1].replace('_', '-')}", str(error))
+        print(f"collect_demos: {message}", file=sys.stderr)
         return error.exit_code
     return 0
 
@@ -175,7 +177,7 @@ def main(args: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     for name in ("num_envs", "steps"):
         if getattr(options, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')}: must be at least 1, got {getattr(options, name)}")
+            raise UsageError(f"`{name}`: must be at least 1, got {getattr(options, name)}")
     check_out(options.out)
     cfg = rl_cfg(TASK)
     cfg.scene.num_envs = options.num_envs

@@ -562,12 +562,12 @@ def test_without_a_checkpoint_the_newest_run_is_played_then_the_shipped_policy()
     shipped = play()
     assert shipped.checkpoint_path is not None
     assert shipped.checkpoint_path.endswith("policy.ts")
-    assert said == [f"no --checkpoint given and no run below ./logs: playing the shipped {shipped.checkpoint_path}"]
+    assert said == [f"no `checkpoint` given and no run below ./logs: playing the shipped {shipped.checkpoint_path}"]
     assert run(["train", TASK, "--num-envs", "2", "--max-iterations", "1", "-q"]) == 0
     newest = play()
     assert newest.checkpoint_path is not None
     assert Path(newest.checkpoint_path).match("logs/rsl_rl/*/*/model_final.pt")
-    assert said[1:] == [f"no --checkpoint given: playing {newest.checkpoint_path} of the newest run"]
+    assert said[1:] == [f"no `checkpoint` given: playing {newest.checkpoint_path} of the newest run"]
     with pytest.raises(UsageError, match=r"has no best_model\.pt"):
         play(best=True)
     assert run(["train", TASK, "--num-envs", "2", "--max-iterations", "1", "-q", "--eval-every", "1"]) == 0

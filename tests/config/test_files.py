@@ -56,8 +56,8 @@ def test_what_is_no_regular_file_is_not_replaced(make: Callable[[Path], None], t
         atomic_write_bytes(path, b"")
     with pytest.raises(OSError, match="it is "):
         atomic_write_files({tmp_path / "fine": b"", path: b""})
-    with pytest.raises(UsageError, match=r"^--video: .*out"):
-        check_out(path, "--video")
+    with pytest.raises(UsageError, match=r"^`film.path`: .*out"):
+        check_out(path, "film.path")
     assert stat.S_IFMT(path.lstat().st_mode) == before
     assert not (tmp_path / "fine").exists()
     assert not list(tmp_path.glob(".*"))

@@ -246,7 +246,7 @@ def test_dash_and_underscore_are_the_same_and_a_dict_key_may_have_dots(env: EnvC
             "env.rewards.foot_slip.func",
             "my_terms:slip",
             "env.rewards.foot_slip.func: 'my_terms:slip' may not be used here: "
-            "my_terms brings no task; if you trust it, pass --import my_terms",
+            "my_terms brings no task; if you trust it, pass `TASKS.import_module('my_terms')`",
         ),
     ],
 )

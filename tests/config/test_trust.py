@@ -62,7 +62,7 @@ def spec_task() -> TaskCfg:
         ("lib2to3.__main__:x", "lib2to3 is Python's own"),
         ("this:s", "this is Python's own"),
         ("builtins:exec", "builtins is Python's own"),
-        ("nowhere.at_all:x", "nowhere brings no task; if you trust it, pass --import nowhere"),
+        ("nowhere.at_all:x", "nowhere brings no task; if you trust it, pass `TASKS.import_module('nowhere')`"),
         ("torch:save", "torch brings no task"),
         ("genelab.config.files:atomic_write_text", "only functions of genelab.mdp and genelab.scene are for configs"),
         ("genelab.rl.launch.process:Process", "only functions of genelab.mdp and genelab.scene are for configs"),

@@ -79,7 +79,7 @@ def test_the_same_seed_gives_the_same_file(file: Path, tmp_path: Path) -> None:
 
 
 def test_another_number_of_environments_is_explained(file: Path) -> None:
-    with pytest.raises(UsageError, match="have 16 environments, training runs 64: pass --num-envs 16"):
+    with pytest.raises(UsageError, match="have 16 environments, training runs 64: pass `num_envs=16`"):
         load_demos(file, 64, GROUPS, 4, 1.0)
 
 

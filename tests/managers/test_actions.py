@@ -245,9 +245,9 @@ def test_what_somebody_elses_action_does_is_told_and_checked(make_env: MakeEnv) 
         "env.actions.push.strength": 2.0,
     }
     for key, value, message in (
-        ("env.actions.slow.share", 0.7, "trained with env.actions.slow.share 0.7, here 0.5: pass --env.actions"),
-        ("env.actions.slow.words", ["fast"], r"""pass '--env.actions.slow.words=\["fast"\]'"""),
-        ("env.actions.push.strength", 1.0, "pass --env.actions.push.strength=1"),
+        ("env.actions.slow.share", 0.7, "trained with env.actions.slow.share 0.7, here 0.5: pass `env.actions"),
+        ("env.actions.slow.words", ["fast"], r'pass `env.actions.slow.words=\["fast"\]`'),
+        ("env.actions.push.strength", 1.0, "pass `env.actions.push.strength=1`"),
         ("env.actions.slow.offset", 0.2, "make env.actions.slow.offset and the robot's default pose add up to that"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from genelab.cli.eval import command as evaluate
+from genelab.cli.flags import in_flags
 from genelab.config import apply_overrides, split_overrides
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError
@@ -137,13 +139,13 @@ def test_the_order_of_groups_does_not_matter(tmp_path: Path, env: ManagerBasedRl
 @pytest.mark.parametrize(
     ("path", "there", "message"),
     [
-        ("env.actions.cart.scale", 5.0, "scale 5, here 1: pass --env.actions.cart.scale=5"),
-        ("env.actions.cart.scale", {"cart": 2.0}, "scale 2, here 1 for cart: pass '--env.actions.cart.scale={\""),
-        ("env.actions.cart.clip", [None, 1.0], "clip [-inf, 1], here none: pass '--env.actions.cart.clip=[-inf, 1]'"),
+        ("env.actions.cart.scale", 5.0, "scale 5, here 1: pass `env.actions.cart.scale=5`"),
+        ("env.actions.cart.scale", {"cart": 2.0}, 'scale 2, here 1 for cart: pass `env.actions.cart.scale={"'),
+        ("env.actions.cart.clip", [None, 1.0], "clip [-inf, 1], here none: pass `env.actions.cart.clip=[-inf, 1]`"),
         ("env.actions.cart.offset", 0.5, "here 0: make env.actions.cart.offset and the robot's default pose add up to"),
-        ("env.observations.policy.terms.joint_vel.scale", 0.2, "scale 0.2, here 0.1: pass --env.observations.policy."),
-        ("env.observations.policy.terms.joint_vel.scale", [0.1, 0.2], "scale [0.1, 0.2], here 0.1: pass '--env."),
-        ("env.observations.policy.terms.joint_pos.clip", [-1.0, 1.0], "clip [-1, 1], here none: pass '--env."),
+        ("env.observations.policy.terms.joint_vel.scale", 0.2, "scale 0.2, here 0.1: pass `env.observations.policy."),
+        ("env.observations.policy.terms.joint_vel.scale", [0.1, 0.2], "scale [0.1, 0.2], here 0.1: pass `env."),
+        ("env.observations.policy.terms.joint_pos.clip", [-1.0, 1.0], "clip [-1, 1], here none: pass `env."),
     ],
 )
 def test_numbers_that_mean_something_else_are_named(
@@ -170,7 +172,8 @@ def test_what_it_says_to_pass_makes_it_fit(tmp_path: Path, env: ManagerBasedRlEn
     path = write(tmp_path / "model.pt", env, schema=schema)
     cfg = rl_cfg("GeneLab-Inverted-Pendulum-v0", play=True)
     for _ in changes:
-        [word] = shlex.split(refusal(path, ManagerBasedRlEnv(cfg)).partition(": pass ")[2])
+        message = in_flags(refusal(path, ManagerBasedRlEnv(cfg)), evaluate)
+        [word] = shlex.split(message.partition(": pass ")[2])
         apply_overrides({"env": cfg}, split_overrides([word])[0])
     load_checkpoint(path, "rsl_rl", ManagerBasedRlEnv(cfg))
 

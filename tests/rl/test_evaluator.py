@@ -187,10 +187,10 @@ def test_max_steps_ends_it_and_says_what_that_does() -> None:
     result = evaluate(env, still(env), episodes=32, seed=0, max_steps=20, notify=said.append)
     assert len(result.returns) < 32
     assert said == [
-        f"only {len(result.returns)} of 32 episodes ended within --max-steps 20: short ones count for too much"
+        f"only {len(result.returns)} of 32 episodes ended within `max_steps=20`: short ones count for too much"
     ]
     upright = pendulum(1)
-    with pytest.raises(GenelabError, match="no episode ended in the steps allowed: raise --max-steps"):
+    with pytest.raises(GenelabError, match="no episode ended in the steps allowed: raise `max_steps`"):
         evaluate(upright, still(upright), episodes=1, seed=0, max_steps=1)
 
 
@@ -433,9 +433,7 @@ def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pyte
     said: list[str] = []
     report = evaluate_task(TASK, checkpoint, EvalSettings(episodes=1), notify=said.append)
     assert "velocity_probe" not in report
-    assert said == [
-        "no velocity probe: a recurrent TorchScript policy acts for one robot; export it with --format onnx"
-    ]
+    assert said == ["no velocity probe: a recurrent TorchScript policy acts for one robot; export it as ONNX"]
 
 
 def fake_evaluation(spec: EvalSpec, *rest: object) -> dict:

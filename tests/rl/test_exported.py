@@ -83,7 +83,7 @@ def test_a_recurrent_torchscript_file_is_of_one_robot(home: Path) -> None:
     assert torch.equal(setup.policy(observations), first)
     alone = {name: acts_alone(home / name) for name in ("rnn.ts", "rnn.onnx", "mlp.ts", "rnn/model_final.pt")}
     assert [name for name, only in alone.items() if only] == ["rnn.ts"]
-    with pytest.raises(UsageError, match=r"rnn\.ts: a recurrent .* pass --num-envs 1 instead of 4, or .*onnx"):
+    with pytest.raises(UsageError, match=r"rnn\.ts: a recurrent .* pass `num_envs=1` instead of 4, or .*ONNX"):
         load_exported(env_of(RNN), home / "rnn.ts")
 
 
@@ -99,7 +99,7 @@ def test_the_memory_of_one_environment_can_be_wiped(home: Path) -> None:
 
 
 def test_an_exported_policy_is_deterministic(home: Path) -> None:
-    with pytest.raises(UsageError, match=r"mlp\.ts: an exported policy is deterministic; --stochastic needs"):
+    with pytest.raises(UsageError, match=r"mlp\.ts: an exported policy is deterministic; `deterministic=False` needs"):
         load_policy(env_of(PENDULUM), None, home / "mlp.ts", deterministic=False)
 
 
@@ -118,7 +118,7 @@ def test_actions_that_mean_something_else_are_refused(home: Path) -> None:
     cfg.observations["policy"].terms["joint_vel"].scale = 3.0  # the file has its own
     load_exported(ManagerBasedRlEnv(cfg), home / "mlp.onnx")
     cfg.actions["cart"].scale = 5.0
-    with pytest.raises(UsageError, match=r"scale 1, here 5: pass --env\.actions\.cart\.scale=1$"):
+    with pytest.raises(UsageError, match=r"scale 1, here 5: pass `env\.actions\.cart\.scale=1`$"):
         load_exported(ManagerBasedRlEnv(cfg), home / "mlp.onnx")
 
 

@@ -468,7 +468,7 @@ def test_a_policy_that_differs_is_refused_and_nothing_is_written(
 def test_an_opset_that_cannot_express_the_policy_is_refused(checkpoints: Any) -> None:
     """SB3's normaliser works in 64 bit, which older operators do not have."""
     task, checkpoint = checkpoints("sb3-PPO")
-    with pytest.raises(UsageError, match=r"--opset 7 cannot be run, try 17"):
+    with pytest.raises(UsageError, match=r"`opset=7` cannot be run, try 17"):
         export_task(task, checkpoint, format="onnx", opset=7)
     assert not list(Path().iterdir())
 
@@ -482,7 +482,7 @@ def test_a_failed_write_leaves_what_was_there(checkpoints: Any, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UsageError, match=r"--out: cannot write policy\.ts: No space left on device"):
+    with pytest.raises(UsageError, match=r"`out`: cannot write policy\.ts: No space left on device"):
         export_task(task, checkpoint)
     assert {path.name: path.read_bytes() for path in Path().iterdir()} == before
     assert old.size == len(before["policy.ts"])

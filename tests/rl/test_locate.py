@@ -46,7 +46,7 @@ def test_a_file_is_itself() -> None:
         refusal("other.pt")
         == "other.pt: no such checkpoint; give a file, a run directory, latest, pretrained or an address"
     )
-    assert refusal("some.pt", best=True) == "--best chooses among the checkpoints of a run; some.pt is a file"
+    assert refusal("some.pt", best=True) == "`best` chooses among the checkpoints of a run; some.pt is a file"
 
 
 def test_a_completed_run_gives_its_final_checkpoint() -> None:
@@ -76,7 +76,7 @@ def _sb3_task() -> TaskCfg:
 def test_directories_that_are_no_run_say_so() -> None:
     make_run(Path("run"), "resume.pt")
     assert refusal("run") == "run: a directory without a checkpoint (model_*.pt)"
-    assert refusal("run", best=True) == "run has no best_model.pt: it was not trained with --eval-every"
+    assert refusal("run", best=True) == "run has no best_model.pt: it was not trained with `evaluation`"
     for seed in (1, 12):
         make_run(Path(f"many/seed_{seed}"), "model_final.pt")
     assert refusal("many") == "many has one run per seed, give one of them: seed_1, seed_12"

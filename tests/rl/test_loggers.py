@@ -200,7 +200,8 @@ def test_what_wandb_refuses_ends_the_run_in_one_line(monkeypatch: pytest.MonkeyP
         raise wandb.errors.UsageError("No API key configured.\nUse `wandb login` to log in.")
 
     monkeypatch.setattr(wandb, "init", refuse)
-    with pytest.raises(GenelabError, match=r"^--logger wandb: No API key configured. Use `wandb login` to log in. \("):
+    line = r"^`logger='wandb'`: No API key configured. Use `wandb login` to log in. \("
+    with pytest.raises(GenelabError, match=line):
         train_task(TASK, num_envs=4, max_iterations=1, log_dir=Path("run"), logger="wandb")
     assert record()["status"] == "failed"
 

@@ -462,7 +462,7 @@ def test_demonstrations_that_do_not_fit(train: Train) -> None:
     path.write_text("<html>")
     assert refusal() == "not an NPZ file of demonstrations"
     demos = write_demos(path, num_envs=64)
-    assert refusal() == "the demonstrations have 64 environments, training runs 32: pass --num-envs 64"
+    assert refusal() == "the demonstrations have 64 environments, training runs 32: pass `num_envs=64`"
     demos = write_demos(path, num_envs=32)
     np.savez(path, **{**demos, "actions": demos["actions"] * 3})
     assert refusal().endswith("beyond the agent's action_bound of 1")

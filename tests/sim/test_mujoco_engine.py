@@ -195,7 +195,7 @@ def test_a_model_that_does_not_compile_is_one_line() -> None:
 def test_gpu_without_cuda_says_so() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
-    with pytest.raises(UsageError, match="--gpu: no CUDA device"):
+    with pytest.raises(UsageError, match=r"`env\.simulation\.gpu`: no CUDA device"):
         create_engine(SimulationCfg(gpu=True), mujoco.MjSpec.from_string(CART), 1)
 
 

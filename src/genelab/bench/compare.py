@@ -73,7 +73,7 @@ def compare_bundles(
 ) -> Comparison:
     """Compare bundles, which are named by their files; a throughput that drops by more than `fail` is a regression."""
     if not 0 <= warn <= fail < 1:
-        raise UsageError(f"--warn and --fail are shares with 0 ≤ warn ≤ fail < 1, got {warn} and {fail}")
+        raise UsageError(f"`warn` and `fail` are shares with 0 ≤ warn ≤ fail < 1, got {warn} and {fail}")
     everything = {**before, **after}
     for path, bundle in everything.items():
         if bundle.run.status != "completed":

@@ -39,7 +39,7 @@ class Output:
         for name in self.formatters:
             if name not in FORMATTERS:
                 raise UsageError(
-                    f"--formatter: there is no {name!r}, only {', '.join(FORMATTERS)}.{did_you_mean(name, FORMATTERS)}"
+                    f"`formatters`: there is no {name!r}, only {', '.join(FORMATTERS)}.{did_you_mean(name, FORMATTERS)}"
                 )
         missing: list[Path] = []
         try:
@@ -50,7 +50,7 @@ class Output:
                 probe.touch()
                 probe.unlink()
             except OSError as error:
-                raise UsageError(f"--out: cannot write to {self.directory}: {error.strerror}") from error
+                raise UsageError(f"`out`: cannot write to {self.directory}: {error.strerror}") from error
             yield
         finally:
             for path in missing:
@@ -63,7 +63,7 @@ def attach_bundle(bundle: Bundle, output: Output) -> list[Path]:
     try:
         results = [FORMATTERS[name](bundle, output) for name in output.formatters]
     except OSError as error:
-        raise GenelabError(f"--out: cannot write to {output.directory}: {error.strerror}") from error
+        raise GenelabError(f"`out`: cannot write to {output.directory}: {error.strerror}") from error
     return [path for path in results if path is not None]
 
 
@@ -187,5 +187,5 @@ def parse_formatters(text: str) -> tuple[str, ...]:
     """Names from a list with commas, each once."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
-        raise UsageError(f"--formatter: name one of {', '.join(FORMATTERS)}, or the run leaves nothing")
+        raise UsageError(f"`formatters`: name one of {', '.join(FORMATTERS)}, or the run leaves nothing")
     return names

@@ -47,14 +47,14 @@ def resolve_play_checkpoint(
     run = latest_run(task, agent)
     if run is not None:
         path = find_checkpoint(task, run, best=best, agent=agent)
-        notify(f"no --checkpoint given: playing {path} of the newest run")
+        notify(f"no `checkpoint` given: playing {path} of the newest run")
         return path
     shipped = None if best else pretrained_policy(task)
     if shipped is None:
         raise UsageError(
-            f"{task} was never trained below ./logs: pass --checkpoint FILE or RUN_DIR, or train it with genelab train"
+            f"{task} was never trained below ./logs: pass `checkpoint=FILE` or RUN_DIR, or train it with genelab train"
         )
-    notify(f"no --checkpoint given and no run below ./logs: playing the shipped {shipped}")
+    notify(f"no `checkpoint` given and no run below ./logs: playing the shipped {shipped}")
     return shipped
 
 
@@ -127,7 +127,7 @@ class PlayBenchmark(Workflow[PlayBundle]):
             if not self._record.returns:
                 self.notify(
                     f"no return, length or success: an episode may last {env.max_episode_length} steps, "
-                    f"--num-steps {self.num_steps} is less"
+                    f"`num_steps={self.num_steps}` is less"
                 )
             if film is not None:
                 monitor.end()
@@ -188,4 +188,4 @@ class PlayBenchmark(Workflow[PlayBundle]):
 def _check_library(path: Path, library: str | None, wanted: str | None) -> None:
     """An exported policy must be of the library that was asked for, if any was."""
     if wanted not in (None, library):
-        raise UsageError(f"--rl-library {wanted}: {path} was trained with {library}; give a checkpoint of {wanted}")
+        raise UsageError(f"`rl_library={wanted!r}`: {path} was trained with {library}; give a checkpoint of {wanted}")

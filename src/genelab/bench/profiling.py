@@ -104,10 +104,10 @@ def read_whitelist(path: Path) -> dict[str, tuple[str, ...]]:
     try:
         content = read_json(path)
     except UsageError as error:
-        raise UsageError(f"--whitelist: {error}") from error
+        raise UsageError(f"`whitelist`: {error}") from error
     if not isinstance(content, dict) or not all(isinstance(patterns, list) for patterns in content.values()):
-        raise UsageError(f'--whitelist: {path} must be like {{"env_creation": ["genelab.*:__init__"]}}')
+        raise UsageError(f'`whitelist`: {path} must be like {{"env_creation": ["genelab.*:__init__"]}}')
     for name in content:
         if name not in PHASES:
-            raise UsageError(f"--whitelist: there is no phase {name!r}, only {', '.join(PHASES)}")
+            raise UsageError(f"`whitelist`: there is no phase {name!r}, only {', '.join(PHASES)}")
     return {name: tuple(str(pattern) for pattern in patterns) for name, patterns in content.items()}

@@ -135,7 +135,7 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
 def _agent(workload: Workload, task: str, own: Any, num_envs: int) -> Any:
     agent = agent_of(workload.rl_library, own, num_envs)
     if agent is None:
-        raise UsageError(f"{task} has no agent config: pass --rl-library {'|'.join(BACKENDS.names())}")
+        raise UsageError(f"{task} has no agent config: pass `rl_library={'|'.join(BACKENDS.names())}`")
     return agent
 
 

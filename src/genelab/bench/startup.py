@@ -38,7 +38,7 @@ class StartupBenchmark(Workflow[StartupBundle]):
     def build(self, scenario: Scenario, facts: Facts) -> StartupBundle:
         missing = [] if self.whitelist is None else self.phases.unmatched(self.whitelist)
         for pattern in missing:
-            self.notify(f"--whitelist: no function of the phase answers to {pattern}")
+            self.notify(f"`whitelist`: no function of the phase answers to {pattern}")
         kept = None if self.whitelist is None else {name: tuple(found) for name, found in self.whitelist.items()}
         return build_startup_bundle(
             facts,

@@ -97,7 +97,8 @@ class TrainingBenchmark(Workflow[TrainingBundle]):
         if result.status == "interrupted" and not self._stopped_early:
             monitor.status = "interrupted"
         if self.success_threshold is not None and not (self._counter is not None and self._counter.tells):
-            self.notify(f"--check-success had no effect: {scenario.task} does not say when it succeeds (is_success)")
+            why = f"{scenario.task} does not say when it succeeds (is_success)"
+            self.notify(f"`success_threshold` had no effect: {why}")
 
     def _after_iteration(self, progress: Progress) -> bool:
         """Keep the numbers of an iteration; True stops the training."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli import benchmark_workflows
-from genelab.cli.command import InputFile, import_option, say
+from genelab.cli.command import Group, InputFile, import_option, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @click.group(
     "benchmark",
+    cls=Group,
     invoke_without_command=True,
     context_settings={"token_normalize_func": lambda word: word.replace("_", "-")},
 )

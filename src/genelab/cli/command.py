@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
+from genelab.cli.flags import in_flags
 from genelab.config import TASKS, split_overrides
+from genelab.errors import GenelabError
 from genelab.sim import ENGINES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -48,7 +50,22 @@ class InputFile(click.Path):
         return path
 
 
-class Command(click.Command):
+class _SpeaksFlags(click.Command):
+    """A command that tells in its own flags what goes wrong below it."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GenelabError as error:
+            error.args = (in_flags(str(error), self),)
+            raise
+
+
+class Group(_SpeaksFlags, click.Group):
+    """A command that has commands of its own."""
+
+
+class Command(_SpeaksFlags):
     """A command whose options may be written with underscores."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -160,4 +177,5 @@ def _import_modules(ctx: click.Context, param: click.Parameter, modules: Sequenc
 
 def say(message: str) -> None:
     """A remark to the user, beside the output."""
-    click.echo(f"genelab: {message}", err=True)
+    context = click.get_current_context(silent=True)
+    click.echo(f"genelab: {in_flags(message, context.command) if context else message}", err=True)

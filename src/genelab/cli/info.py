@@ -47,17 +47,17 @@ def command(
     paths = [(item.path, item.type, item.text) for item in iter_fields(root)]
     # Widths are the same for one environment as for thousands, and on every engine.
     env_cfg.scene.num_envs, env_cfg.simulation.engine, env_cfg.simulation.gpu = 1, AUTO, False
-    for option, out in (("--mjcf", mjcf), ("--terrain", terrain)):
+    for name, out in (("mjcf", mjcf), ("terrain", terrain)):
         if out is not None:
-            check_out(out, option)
+            check_out(out, name)
     if terrain is not None:
         _need_relief(task, env_cfg.scene)
     env = make_env(env_cfg)
     tables = _tables(env)
     if mjcf is not None:
-        write_out({mjcf: env.scene.spec.to_xml().encode()}, "--mjcf")
+        write_out({mjcf: env.scene.spec.to_xml().encode()}, "mjcf")
     if terrain is not None:
-        write_out({terrain: _relief(task, env)}, "--terrain")
+        write_out({terrain: _relief(task, env)}, "terrain")
     env.close()
     if as_json:
         click.echo(json.dumps(_json(task, physics, tables, paths), indent=2))

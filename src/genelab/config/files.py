@@ -72,39 +72,39 @@ def writable_target(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def check_out(path: Path, option: str = "--out", *, parents: bool = True) -> None:
+def check_out(path: Path, name: str = "out", *, parents: bool = True) -> None:
     """Refuse an output that could not be written in the end; its directory is made when it is, or must be there."""
     try:
         if path.is_dir():
-            raise UsageError(f"{option}: {path} is a directory; give a file")
+            raise UsageError(f"`{name}`: {path} is a directory; give a file")
         if path.exists() and not path.is_file():
-            raise UsageError(f"{option}: {path} is no regular file")
+            raise UsageError(f"`{name}`: {path} is no regular file")
         target = writable_target(path).absolute()
         home = next(directory for directory in target.parents if directory.exists())
         if not parents and home != target.parent:
-            raise UsageError(f"{option}: there is no directory {path.parent}")
+            raise UsageError(f"`{name}`: there is no directory {path.parent}")
         probe = temporary_name(home / target.name)
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise UsageError(f"{option}: cannot write {path}: {error.strerror}") from error
+        raise UsageError(f"`{name}`: cannot write {path}: {error.strerror}") from error
 
 
-def write_out(files: Mapping[Path, bytes], option: str = "--out") -> None:
+def write_out(files: Mapping[Path, bytes], name: str = "out") -> None:
     """Write what a user asked for, all of it or nothing, or say in one line why it cannot be."""
     try:
         atomic_write_files(files)
     except OSError as error:
-        raise UsageError(f"{option}: cannot write {error.filename or next(iter(files))}: {error.strerror}") from error
+        raise UsageError(f"`{name}`: cannot write {error.filename or next(iter(files))}: {error.strerror}") from error
 
 
-def write_json_out(value: Any, path: Path, option: str = "--out") -> None:
+def write_json_out(value: Any, path: Path, name: str = "out") -> None:
     """Write JSON that a user asked for."""
     try:
         text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     except ValueError as error:
-        raise GenelabError(f"{option}: nothing written to {path}: a number of it is NaN or infinite") from error
-    write_out({path: text.encode()}, option)
+        raise GenelabError(f"`{name}`: nothing written to {path}: a number of it is NaN or infinite") from error
+    write_out({path: text.encode()}, name)
 
 
 def temporary_name(target: Path) -> Path:

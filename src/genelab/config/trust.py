@@ -80,7 +80,7 @@ def _who(module: str) -> str:
         return f"of genelab itself, only functions of {' and '.join(CALLABLE_MODULES)} are for configs"
     if package in sys.stdlib_module_names:
         return f"{package} is Python's own"
-    return f"{package} brings no task; if you trust it, pass --import {package}"
+    return f"{package} brings no task; if you trust it, pass `TASKS.import_module({package!r})`"
 
 
 def _check_returns(function: Any, hint: Any, name: str) -> None:

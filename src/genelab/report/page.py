@@ -54,7 +54,7 @@ def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> R
     """Write the page, and beside it, under the same name, its curves as PNG and its evaluations as Markdown."""
     check_out(out)
     if out.suffix.lower() not in (".html", ".htm"):  # another name could be that of the picture or the table
-        raise UsageError(f"--out: {out} must end in .html")
+        raise UsageError(f"`out`: {out} must end in .html")
     groups = read_groups(paths)
     table = evaluation_table(groups)
     report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=table.markdown())

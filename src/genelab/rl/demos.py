@@ -55,7 +55,7 @@ def load_demos(path: Path, num_envs: int, groups: Mapping[str, int], action_dim:
     steps, count = arrays["rewards"].shape
     if count != num_envs:
         raise UsageError(
-            f"{path}: the demonstrations have {count} environments, training runs {num_envs}: pass --num-envs {count}"
+            f"{path}: the demonstrations have {count} environments, training runs {num_envs}: pass `num_envs={count}`"
         )
     for key, width in widths.items():
         shape = (steps, num_envs, width) if width else (steps, num_envs)

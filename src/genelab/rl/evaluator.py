@@ -35,8 +35,8 @@ PHYSICS: tuple[Physics, ...] = ("fine", "coarse")
 """What `--physics both` stands for."""
 
 _DECIDED = {
-    "env.scene.num_envs": "pass --num-envs",
-    "env.seed": "pass --seed",
+    "env.scene.num_envs": "pass `num_envs`",
+    "env.seed": "pass `seed`",
     "env.auto_reset": "ended environments are always reset; leave it out",
 }
 """Overrides that an evaluation would replace, and what to do instead."""
@@ -154,9 +154,9 @@ class EvalSpec:
         task = TASKS.get(self.task)
         changes = physics_changes(judged_cfg(task), task.env)
         if not changes:
-            raise UsageError(f"{self.task} is trained in the physics it is judged in: leave out --physics")
+            raise UsageError(f"{self.task} is trained in the physics it is judged in: leave out `physics`")
         refuse_decided(
-            self.overrides, dict.fromkeys(changes, "leave it out, or pass --physics fine"), "the coarse physics"
+            self.overrides, dict.fromkeys(changes, "leave it out, or pass `physics='fine'`"), "the coarse physics"
         )
         return changes
 
@@ -279,7 +279,7 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
         probed = {}
         for section, probe in ({} if settings.probe is False else probes_of(env)).items():
             if acts_alone(spec.checkpoint):
-                why = "a recurrent TorchScript policy acts for one robot; export it with --format onnx"
+                why = "a recurrent TorchScript policy acts for one robot; export it as ONNX"
                 notify(f"no {probe.name} probe: {why}")
             elif probe.rounds > MOST_ROUNDS:
                 enough = math.ceil(probe.rounds * env.num_envs / MOST_ROUNDS)
@@ -340,7 +340,7 @@ def evaluate(
                 break
     evaluation = _summed_up(book, episodes, [list(manager.terms) for manager in managers])
     if len(evaluation.returns) < episodes:
-        ended = f"only {len(evaluation.returns)} of {episodes} episodes ended within --max-steps {max_steps}"
+        ended = f"only {len(evaluation.returns)} of {episodes} episodes ended within `max_steps={max_steps}`"
         notify(f"{ended}: short ones count for too much")
     return evaluation
 
@@ -349,7 +349,7 @@ def _summed_up(book: Episodes, episodes: int, names: Sequence[Sequence[str]]) ->
     """What came of the first episodes; `names` are the metrics, rewards and terminations in their details."""
     kept = book.first(episodes)
     if not kept:
-        raise GenelabError("no episode ended in the steps allowed: raise --max-steps")
+        raise GenelabError("no episode ended in the steps allowed: raise `max_steps`")
     broken = sum(not math.isfinite(episode.total) for episode in kept)
     if broken:
         raise GenelabError(

@@ -111,7 +111,7 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
     if _of_one_robot(metadata) and env.num_envs > 1:
         raise UsageError(
             f"{path}: a recurrent TorchScript policy has the memory of one robot: "
-            f"pass --num-envs 1 instead of {env.num_envs}, or export it with --format onnx"
+            f"pass `num_envs=1` instead of {env.num_envs}, or export it as ONNX"
         )
     if metadata["format"] == "onnx":
         need_library("onnxruntime", "onnx")

@@ -189,10 +189,10 @@ def _copy(
         if asked[key] != has:
             raise UsageError(
                 f"{source}: an exported policy already, of {key} {has}, not {asked[key]}: "
-                f"pass --{key} {has} to copy it, or give the checkpoint that it was made from"
+                f"pass `{key}={has!r}` to copy it, or give the checkpoint that it was made from"
             )
     if source.resolve() == out.resolve():
-        raise UsageError(f"--out: {out} is the policy itself; give another file")
+        raise UsageError(f"`out`: {out} is the policy itself; give another file")
     with (
         torch.no_grad(),
         policy_on_task(task_id, source, num_envs=1, overrides=overrides, notify=notify) as (env, setup),
@@ -218,13 +218,13 @@ def _check(format: Format, out: Path, opset: int | None) -> None:
     """Refuse what cannot work before anything is built."""
     other = next(name for name in SUFFIXES if name != format)
     if out.suffix == SUFFIXES[other]:
-        raise UsageError(f"--out: {out.name} is the name of an {other} file, but --format is {format}")
+        raise UsageError(f"`out`: {out.name} is the name of an {other} file, but `format` is {format}")
     if out.suffix in (".pt", ".zip"):
-        raise UsageError(f"--out: {out.name} would be taken for a checkpoint; call it {out.stem}{SUFFIXES[format]}")
+        raise UsageError(f"`out`: {out.name} would be taken for a checkpoint; call it {out.stem}{SUFFIXES[format]}")
     if format == "torchscript" and opset is not None:
-        raise UsageError("--opset is for --format onnx")
+        raise UsageError("`opset` is for `format='onnx'`")
     if opset is not None and opset not in OPSETS:
-        raise UsageError(f"--opset: {opset} cannot be written, only {OPSETS[0]} to {OPSETS[-1]}; {OPSET} is usual")
+        raise UsageError(f"`opset`: {opset} cannot be written, only {OPSETS[0]} to {OPSETS[-1]}; {OPSET} is usual")
     for path in (out, metadata_path(out)):
         check_out(path)
     if format == "onnx":
@@ -339,7 +339,7 @@ def _write_onnx(
                 dynamic_axes=axes,
             )
     except RuntimeError as error:
-        raise UsageError(f"--opset {opset} cannot express this policy, try {OPSET}: {summary(error)[:200]}") from error
+        raise UsageError(f"`opset={opset}` cannot express this policy, try {OPSET}: {summary(error)[:200]}") from error
     return buffer.getvalue()
 
 
@@ -375,7 +375,7 @@ class _Remembering(nn.Module):
         if obs.dim() != 2 or obs.size(0) != 1:  # an LSTM would write beyond its state
             raise RuntimeError(
                 "this policy keeps the memory of one robot: give it observations of the shape (1, obs_dim), "
-                "or export it with --format onnx for more"
+                "or export it as ONNX for more"
             )
         action, after = self.step(obs, self.state)
         self.state.copy_(after)
@@ -394,7 +394,7 @@ def parity_error(data: bytes, metadata: Mapping[str, Any], experience: Experienc
     except Exception as error:  # onnxruntime has its own kinds, and not all operators in all their versions
         if "opset" in metadata:
             opset = metadata["opset"]
-            raise UsageError(f"--opset {opset} cannot be run, try {OPSET}: {summary(error)[:200]}") from error
+            raise UsageError(f"`opset={opset}` cannot be run, try {OPSET}: {summary(error)[:200]}") from error
         raise GenelabError(f"the exported policy cannot be loaded again: {summary(error)[:200]}") from error
     one_by_one = metadata["is_recurrent"] and metadata["format"] == "torchscript"
     batches = [[i] for i in range(_NUM_ENVS)] if one_by_one else [list(range(_NUM_ENVS)), [0]]

@@ -30,11 +30,11 @@ def find_checkpoint(task_id: str, word: str | Path, *, best: bool = False, agent
     entry = TASKS.entry(task_id)
     if word == "pretrained":
         if best:
-            raise UsageError("--best chooses among the checkpoints of a run; pretrained is one policy")
+            raise UsageError("`best` chooses among the checkpoints of a run; pretrained is one policy")
         return _pretrained(entry)
     if isinstance(word, str) and is_uri(word):
         if best:
-            raise UsageError("--best chooses among the checkpoints of a run; an address is one policy")
+            raise UsageError("`best` chooses among the checkpoints of a run; an address is one policy")
         return fetch(word)
     path = Path(word)
     if word == "latest" or path.is_dir():
@@ -43,7 +43,7 @@ def find_checkpoint(task_id: str, word: str | Path, *, best: bool = False, agent
     if not path.is_file():
         raise UsageError(f"{path}: no such checkpoint; give a file, a run directory, latest, pretrained or an address")
     if best:
-        raise UsageError(f"--best chooses among the checkpoints of a run; {path} is a file")
+        raise UsageError(f"`best` chooses among the checkpoints of a run; {path} is a file")
     return path
 
 
@@ -99,7 +99,7 @@ def _of_run(run: Path, backend: Backend[Any], best: bool) -> Path:
     if best:
         path = run / f"best_model{backend.suffix}"
         if not path.is_file():
-            raise UsageError(f"{run} has no {path.name}: it was not trained with --eval-every")
+            raise UsageError(f"{run} has no {path.name}: it was not trained with `evaluation`")
         return path
     newest = _newest(run, backend)
     if newest is None:

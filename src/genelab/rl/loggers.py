@@ -58,7 +58,7 @@ class WandbWriter:
             )
         except wandb.Error as error:
             message = " ".join(str(error).split())
-            raise GenelabError(f"--logger wandb: {message} (WANDB_MODE=offline needs no account)") from error
+            raise GenelabError(f"`logger='wandb'`: {message} (WANDB_MODE=offline needs no account)") from error
         self._step = 0
         self._scalars: dict[str, float] = {}
 

@@ -88,9 +88,9 @@ def play_task(
         if num_envs is not None:
             env_cfg.scene.num_envs = num_envs
     else:
-        given = {"--agent": agent, "--checkpoint": checkpoint, "--best": best or None, "--num-envs": num_envs}
-        for option in (name for name, value in {**given, "--prof": profile}.items() if value is not None):
-            notify(f"{option} is for RL tasks; {task_id} is a scene and ignores it")
+        given = {"agent": agent, "checkpoint": checkpoint, "best": best or None, "num_envs": num_envs}
+        for option in (name for name, value in {**given, "profile": profile}.items() if value is not None):
+            notify(f"`{option}` is for RL tasks; {task_id} is a scene and ignores it")
         agent, checkpoint, best, num_envs, profile = None, None, False, None, None
     configure(env_cfg, cfg.agent, overrides)
     agent = agent or ("trained" if checkpoint is not None else "zero")
@@ -179,16 +179,16 @@ def _row(values: Tensor) -> str:
 def _find_policy(task_id: str, agent: Agent, checkpoint: str | Path | None, best: bool) -> Path | None:
     """The file of a trained policy: the one that was given, or the one that is shipped with the task."""
     if checkpoint is not None and agent != "trained":
-        raise UsageError(f"--checkpoint is for --agent trained, not {agent}: pass one of them")
+        raise UsageError(f"`checkpoint` is for `agent='trained'`, not {agent}: pass one of them")
     if checkpoint is not None:
         return find_checkpoint(task_id, checkpoint, best=best)
     if best:
-        raise UsageError("--best chooses among the checkpoints of a run: pass --checkpoint RUN_DIR or latest")
+        raise UsageError("`best` chooses among the checkpoints of a run: pass `checkpoint=RUN_DIR` or latest")
     if agent != "trained":
         return None
     shipped = pretrained_policy(task_id)
     if shipped is None:
-        raise UsageError("--agent trained needs a policy: pass --checkpoint FILE, a run directory or latest")
+        raise UsageError("`agent='trained'` needs a policy: pass `checkpoint=FILE`, a run directory or latest")
     return shipped
 
 
@@ -200,7 +200,7 @@ def _choose_viewer(
     if not wanted:
         return None
     if viewer.kind is None and not has_display() and not asked:
-        notify("No display detected: playing headless; --vis serves a web page")
+        notify("No display detected: playing headless; `env.simulation.vis` serves a web page")
         return None
     return viewer
 

@@ -24,7 +24,9 @@ def load_policy(
     """The policy in a file, for an environment: a checkpoint of the agent's library, or an exported policy."""
     if is_exported(checkpoint):
         if not deterministic:
-            raise UsageError(f"{checkpoint}: an exported policy is deterministic; --stochastic needs a checkpoint")
+            raise UsageError(
+                f"{checkpoint}: an exported policy is deterministic; `deterministic=False` needs a checkpoint"
+            )
         return load_exported(env, checkpoint)
     backend = select_backend(agent_cfg)
     with refusing(checkpoint, "a damaged checkpoint"):

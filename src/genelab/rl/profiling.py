@@ -60,14 +60,14 @@ def profiler(
     try:
         cfg.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--prof-out: cannot write to {cfg.out}: {error.strerror}") from error
+        raise UsageError(f"`profile.out`: cannot write to {cfg.out}: {error.strerror}") from error
     tracer, steps = Tracer(), 0
 
     def write(profile: Any) -> None:
         path = cfg.out / f"{socket.gethostname()}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
         profile.export_chrome_trace(str(path))
         if not _is_whole(path):  # its writer only logs what goes wrong
-            raise GenelabError(f"--prof-out: no trace could be written to {cfg.out}: is the disk full?")
+            raise GenelabError(f"`profile.out`: no trace could be written to {cfg.out}: is the disk full?")
         tracer.files.append(path)
 
     with warnings.catch_warnings():
@@ -87,11 +87,11 @@ def profiler(
     before = cfg.wait + cfg.warmup
     if not tracer.files:
         notify(
-            f"--prof left no trace: the run had {steps} {unit}, and a trace begins after {before}; "
-            "pass --prof-wait 0 --prof-warmup 0, or run longer"
+            f"`profile` left no trace: the run had {steps} {unit}, and a trace begins after {before}; "
+            "pass `profile.wait=0` `profile.warmup=0`, or run longer"
         )
     elif steps < before + cfg.active:
-        notify(f"--prof: the trace has {steps - before} {unit}, not {cfg.active}: the run had only {steps}")
+        notify(f"`profile`: the trace has {steps - before} {unit}, not {cfg.active}: the run had only {steps}")
 
 
 @contextmanager

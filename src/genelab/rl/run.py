@@ -138,7 +138,9 @@ class RunDirectory:
     def check_free(self) -> None:
         """Refuse a directory that has a run already."""
         if (self.path / "run.json").exists():
-            raise UsageError(f"--log-dir: {self.path} already holds a run; choose another, or --resume {self.path}")
+            raise UsageError(
+                f"`log_dir`: {self.path} already holds a run; choose another, or `resume_task('{self.path}')`"
+            )
 
     @contextlib.contextmanager
     def owned(self) -> Iterator[None]:
@@ -192,7 +194,7 @@ class RunDirectory:
             probe.unlink()
             return True
         except OSError as error:
-            raise UsageError(f"--log-dir: cannot write to {self.path}: {error.strerror}") from error
+            raise UsageError(f"`log_dir`: cannot write to {self.path}: {error.strerror}") from error
 
     def discard(self) -> None:
         """Take away what was created: nothing was learned, and the directory is free for the next try."""

@@ -111,12 +111,12 @@ def run_suite(
     With a reference, an earlier report, a return that drops by more than `tolerance` × its size is a regression.
     """
     if not 0 <= tolerance < math.inf:  # with a NaN nothing would ever be a regression
-        raise UsageError(f"--tolerance must be a number of at least 0, got {tolerance}")
+        raise UsageError(f"`tolerance` must be a number of at least 0, got {tolerance}")
     suite, out, reference = Path(suite), Path(out), None if reference is None else Path(reference)
     outcomes = read_suite(suite)
     baseline = None if reference is None else read_baseline(reference)
     if reference is not None and reference.resolve() == out.resolve():
-        raise UsageError(f"--out: {out} is the reference, which would be lost; give another file")
+        raise UsageError(f"`out`: {out} is the reference, which would be lost; give another file")
     check_out(out)
 
     def write() -> SuiteResult:
@@ -144,9 +144,9 @@ def run_suite(
 
 def read_suite(path: Path) -> list[Outcome]:
     """The rows of a suite; a bad one has its error already."""
-    rows = _read_json(path, "--suite")
+    rows = _read_json(path, "suite")
     if not isinstance(rows, list) or not rows:
-        raise UsageError(f'--suite: {path} must be a list of rows like {{"task": ..., "checkpoint": ...}}')
+        raise UsageError(f'`suite`: {path} must be a list of rows like {{"task": ..., "checkpoint": ...}}')
     outcomes = []
     seen: dict[SuiteRow, int] = {}
     for number, given in enumerate(rows, start=1):
@@ -164,16 +164,16 @@ def read_suite(path: Path) -> list[Outcome]:
 
 def read_baseline(path: Path) -> list[dict[str, Any]]:
     """The evaluated rows of an earlier report."""
-    report = _read_json(path, "--reference")
+    report = _read_json(path, "reference")
     try:
         rows = [row for row in report["rows"] if row["evaluation"] is not None]
         for row in rows:
             expect(row, {"task": str, "checkpoint": str, "seed": int}, "row")
             expect(row["evaluation"], {"metrics": {"return_mean": float}}, "evaluation")
     except (KeyError, TypeError, ConfigError) as error:
-        raise UsageError(f"--reference: {path} is not a report of genelab benchmark --suite") from error
+        raise UsageError(f"`reference`: {path} is not a report of a suite") from error
     if not rows:
-        raise UsageError(f"--reference: {path} has no evaluated row to compare with")
+        raise UsageError(f"`reference`: {path} has no evaluated row to compare with")
     return rows
 
 
@@ -292,8 +292,8 @@ def _parse_row(given: Any) -> SuiteRow:
     return SuiteRow(**{**given, "task": TASKS.entry(given["task"]).id})
 
 
-def _read_json(path: Path, option: str) -> Any:
+def _read_json(path: Path, name: str) -> Any:
     try:
         return read_json(path)
     except UsageError as error:
-        raise UsageError(f"{option}: {error}") from error
+        raise UsageError(f"`{name}`: {error}") from error

@@ -89,7 +89,7 @@ def train_task(
         check_backend(backend, task_id)
     cfg.env.seed = rank.seed(cfg.agent.seed)
     if checkpoint is not None and is_exported(checkpoint):
-        raise UsageError(f"--checkpoint: {checkpoint} is an exported policy, which cannot learn; give a checkpoint")
+        raise UsageError(f"`checkpoint`: {checkpoint} is an exported policy, which cannot learn; give a checkpoint")
     backend.settle(cfg.agent)
     run = open_run(log_dir or RunDirectory.default_path(backend.name, task_id))
     spec = TrainSpec(
@@ -143,9 +143,9 @@ def resume_task(
     run = RunDirectory(run_dir)
     record = run.read()
     if task_id is not None and task_id.lower() != record["task"].lower():
-        raise UsageError(f"--resume: {run_dir} is a run of {record['task']}, not of {task_id}")
+        raise UsageError(f"`run_dir`: {run_dir} is a run of {record['task']}, not of {task_id}")
     if (record.get("ranks") or 1) > 1 or not Rank.current().alone:
-        raise UsageError(f"--resume: a run of many ranks cannot go on; start one with --checkpoint of {run_dir}")
+        raise UsageError(f"`run_dir`: a run of many ranks cannot go on; start one with `checkpoint` of {run_dir}")
     run.check_links()
     with run.owned():
         logger = logger or record.get("logger") or "tensorboard"
@@ -162,7 +162,7 @@ def resume_task(
             configure(env, agent, learns=True)
         state = _read_state(run_dir)
         if state["monitor"]["done"] >= backend.budget(agent):
-            raise UsageError(f"--resume: {run_dir} has spent its {backend.unit}; give a larger --max-iterations")
+            raise UsageError(f"`run_dir`: {run_dir} has spent its {backend.unit}; give a larger `max_iterations`")
         changes = (change.partition("=") for change in record.get("overrides") or [])
         spec = TrainSpec(
             task_id=record["task"],
@@ -185,5 +185,5 @@ def _read_state(run_dir: Path) -> dict[str, Any]:
     """What `resume.pt` has, all of it."""
     path = run_dir / "resume.pt"
     if not path.is_file():
-        raise UsageError(f"--resume: {run_dir} has no resume.pt: the run ended before its first checkpoint")
+        raise UsageError(f"`run_dir`: {run_dir} has no resume.pt: the run ended before its first checkpoint")
     return expect(read_safely(path), _RESUME, path)

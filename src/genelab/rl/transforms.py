@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -106,7 +105,7 @@ def _remedy(name: str, value: Any, env: ManagerBasedEnv) -> str:
     """What to type, or what else to do where the term knows better."""
     _, kind, term, *_, key = name.split(".")
     remedies = env.action_manager.terms[term].remedies() if kind == "actions" else {}
-    return remedies.get(key) or f"pass {shlex.quote(f'--{name}={_text(value)}')}"
+    return remedies.get(key) or f"pass `{name}={_text(value)}`"
 
 
 def _close(a: Any, b: Any) -> bool:

@@ -272,7 +272,8 @@ def assign(target: Tensor, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
 def device_of(cfg: SimulationCfg) -> torch.device:
     """Where the tensors are, if there is such a place."""
     if cfg.gpu and not torch.cuda.is_available():
-        raise UsageError("--gpu: no CUDA device was found here. Leave --gpu out to run on the CPU.")
+        name = "`env.simulation.gpu`"
+        raise UsageError(f"{name}: no CUDA device was found here. Leave {name} out to run on the CPU.")
     return torch.device("cuda" if cfg.gpu else "cpu")
 
 

@@ -36,8 +36,8 @@ def open_viewer(player: Player, cfg: ViewerCfg, notify: Callable[[str], None]) -
     page = WebViewer(player, cfg)
     if page.guard.is_open:
         notify(
-            f"--host {cfg.host} opens the page to other machines: whoever knows the address below, token included, "
-            f"{'sees and steers' if player.steerable else 'sees'} this run, and it travels unencrypted"
+            f"`viewer.host={cfg.host!r}` opens the page to other machines: whoever knows the address below, token "
+            f"included, {'sees and steers' if player.steerable else 'sees'} this run, and it travels unencrypted"
         )
     notify(f"look at {page.address}; Ctrl-C ends the run")
     return page

@@ -44,8 +44,8 @@ class FilmCfg:
     def check(self) -> None:
         """Refuse what could not be written in the end."""
         if self.path.suffix.lower() not in (".mp4", ".png"):
-            raise UsageError(f"--video: {self.path} must end in .mp4, or in .png for the last picture")
-        check_out(self.path, "--video", parents=False)
+            raise UsageError(f"`film.path`: {self.path} must end in .mp4, or in .png for the last picture")
+        check_out(self.path, "film.path", parents=False)
         _av()
 
 
@@ -58,7 +58,7 @@ def check_film(env: ManagerBasedEnv, cfg: FilmCfg) -> None:
 def _check_envs(env: ManagerBasedEnv, cfg: FilmCfg) -> None:
     cfg.check()
     if cfg.num_envs > env.num_envs:
-        raise UsageError(f"--video-envs {cfg.num_envs}: there are only {env.num_envs} environments")
+        raise UsageError(f"`film.num_envs={cfg.num_envs}`: there are only {env.num_envs} environments")
 
 
 class Film:
@@ -134,14 +134,14 @@ class Encoder:
     def __init__(self, path: Path, size: tuple[int, int], fps: Fraction) -> None:
         self._av = _av()
         if _CODEC not in self._av.codecs_available:
-            raise GenelabError(f"--video: this build of PyAV has no {_CODEC}: pip install --force-reinstall av")
+            raise GenelabError(f"`film.path`: this build of PyAV has no {_CODEC}: pip install --force-reinstall av")
         self.path = path
         try:
             self._target = writable_target(path)
             self._temporary = temporary_name(self._target)
             self._file = self._av.open(str(self._temporary), "w", format="mp4", options={"movflags": "faststart"})
         except OSError as error:
-            raise UsageError(f"--video: cannot write {path}: {error.strerror}") from error
+            raise UsageError(f"`film.path`: cannot write {path}: {error.strerror}") from error
         self._stream = self._file.add_stream(_CODEC, rate=fps, options={"crf": "20", "preset": "veryfast"})
         self._stream.width, self._stream.height = size
         self._stream.pix_fmt = "yuv420p"
@@ -174,7 +174,7 @@ class Encoder:
             raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> GenelabError:
-        return GenelabError(f"--video: cannot write {self.path}: {error.strerror}")
+        return GenelabError(f"`film.path`: cannot write {self.path}: {error.strerror}")
 
 
 def write_png(path: Path, picture: np.ndarray) -> None:
@@ -187,17 +187,17 @@ def write_png(path: Path, picture: np.ndarray) -> None:
     try:
         atomic_write_bytes(path, b"".join(bytes(packet) for packet in packets))
     except OSError as error:
-        raise GenelabError(f"--video: cannot write {path}: {error.strerror}") from error
+        raise GenelabError(f"`film.path`: cannot write {path}: {error.strerror}") from error
 
 
 def parse_size(text: str) -> tuple[int, int]:
     """Width and height from `1280x720`; both even, which the encoder needs."""
     match = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
     if match is None:
-        raise UsageError(f"--video-size: {text!r} is no size; write it like 1280x720")
+        raise UsageError(f"`film.size`: {text!r} is no size; write it like 1280x720")
     width, height = int(match[1]), int(match[2])
     if width % 2 or height % 2 or not (16 <= width <= 7680 and 16 <= height <= 4320):
-        raise UsageError(f"--video-size: {text}: both must be even, from 16x16 to 7680x4320")
+        raise UsageError(f"`film.size`: {text}: both must be even, from 16x16 to 7680x4320")
     return width, height
 
 

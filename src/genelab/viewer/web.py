@@ -387,8 +387,8 @@ def _serve(viser: Any, cfg: ViewerCfg) -> tuple[Any, Guard]:
     ports = range(PORT, PORT + _TRIES) if cfg.port is None else (cfg.port,)
     port = next((port for port in ports if _is_free(cfg.host, port)), None)
     if port is None:
-        which = f"--port {cfg.port}" if cfg.port is not None else f"all ports from {PORT} to {PORT + _TRIES - 1}"
-        raise UsageError(f"{which}: in use by another program; give another --port")
+        which = f"`viewer.port={cfg.port}`" if cfg.port is not None else f"all ports from {PORT} to {PORT + _TRIES - 1}"
+        raise UsageError(f"{which}: in use by another program; give another `viewer.port`")
     with contextlib.redirect_stdout(io.StringIO()), guard.standing():  # it would announce itself with a box
         server = viser.ViserServer(host=cfg.host, port=port, verbose=False)
     return server, guard
@@ -424,7 +424,7 @@ def _addresses(host: str) -> set[str]:
 
 def _no_address(host: str) -> UsageError:
     shown = host if len(host) <= 80 else f"{host[:77]}..."
-    return UsageError(f"--host: {shown!r} is no address of this machine")
+    return UsageError(f"`viewer.host`: {shown!r} is no address of this machine")
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -434,7 +434,7 @@ def _is_free(host: str, port: int) -> bool:
         try:
             probe.bind(address)
         except PermissionError as error:
-            raise UsageError(f"--port {port}: only root may serve there; give one from 1024 on") from error
+            raise UsageError(f"`viewer.port={port}`: only root may serve there; give one from 1024 on") from error
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
                 raise _no_address(host) from error

@@ -29,6 +29,7 @@ _SHARE = 0.2
 """How much of the time may be spent waiting for the window's thread, which draws without a graphics card for long."""
 _HISTORY = 200
 """Steps that the plot reaches back."""
+_INSTEAD = "`viewer.kind='web'` serves a page instead"
 
 
 class WindowViewer:
@@ -186,14 +187,14 @@ def _plot(figure: mujoco.MjvFigure, rewards: deque[float]) -> None:
 def _library() -> Any:
     """MuJoCo's viewer, once it is sure that a window can be opened: it would wait for ever otherwise."""
     if not has_display():
-        raise GenelabError("No display detected: no window can be opened; --viewer web serves a page instead")
+        raise GenelabError(f"No display detected: no window can be opened; {_INSTEAD}")
     try:
         import glfw
         import mujoco.viewer
     except (ImportError, RuntimeError) as error:
-        raise GenelabError(f"no window can be opened here ({error}); --viewer web serves a page instead") from error
+        raise GenelabError(f"no window can be opened here ({error}); {_INSTEAD}") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says the same as the line below, in two of its own
         if not glfw.init():
-            raise GenelabError("no window can be opened on this display; --viewer web serves a page instead")
+            raise GenelabError(f"no window can be opened on this display; {_INSTEAD}")
     return mujoco.viewer

@@ -107,11 +107,11 @@ def _say_that_it_failed(run: RunDirectory) -> None:
 def _check_devices(options: RankOptions, cfg: Any) -> None:
     found = torch.cuda.device_count()
     if options.gpus is not None and found == 0:
-        raise UsageError(f"--gpus {options.gpus}: no CUDA device was found; --ranks {options.gpus} runs on the CPU")
+        raise UsageError(f"`gpus={options.gpus}`: no CUDA device was found; `ranks={options.gpus}` runs on the CPU")
     if options.gpus is not None and found < options.gpus:
-        raise UsageError(f"--gpus {options.gpus}: this machine has {found}")
+        raise UsageError(f"`gpus={options.gpus}`: this machine has {found}")
     if options.ranks is not None and cfg.env.simulation.gpu:
-        raise UsageError(f"--ranks is for the CPU: use --gpus {options.ranks}, or no --gpu")
+        raise UsageError(f"`ranks` is for the CPU: use `gpus={options.ranks}`, or no `env.simulation.gpu`")
 
 
 def _envs_per_rank(options: RankOptions, cfg: Any) -> int:
@@ -120,7 +120,7 @@ def _envs_per_rank(options: RankOptions, cfg: Any) -> int:
     total, ranks = options.num_envs or cfg.env.scene.num_envs, options.here * options.nnodes
     if total % ranks:
         number = share(total, ranks)
-        raise UsageError(f"--num-envs: {total} does not divide by {ranks} ranks; --num-envs-per-gpu {number} would do")
+        raise UsageError(f"`num_envs`: {total} does not divide by {ranks} ranks; `num_envs_per_gpu={number}` would do")
     return total // ranks
 
 
@@ -129,7 +129,7 @@ def _torchrun(options: RankOptions) -> list[str]:
     if options.nnodes == 1:
         return [*words, "--standalone"]
     if options.rdzv_endpoint is None:
-        raise UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, the first machine and a free port of it")
+        raise UsageError("`nnodes` needs `rdzv_endpoint=HOST:PORT`, the first machine and a free port of it")
     words += ["--nnodes", str(options.nnodes), "--rdzv-endpoint", options.rdzv_endpoint]
     if options.node_rank is None:
         return [*words, "--rdzv-backend", "c10d", "--rdzv-id", "genelab"]

@@ -38,7 +38,7 @@ def ray_launcher(address: str | None, parallel: int, *, gpu: bool = False) -> It
             socket.create_connection((host, int(port)), timeout=10).close()  # Ray itself would wait for minutes
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(f"--ray-address: no Ray cluster answers at {address!r}: {error}") from error
+        raise UsageError(f"`ray_address`: no Ray cluster answers at {address!r}: {error}") from error
     try:
         gpus = ray.cluster_resources().get("GPU", 0.0) if gpu else 0.0
         yield RayLauncher(ray, local=address is None, gpus=min(1.0, gpus / parallel))

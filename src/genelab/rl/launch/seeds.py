@@ -93,12 +93,12 @@ def parse_seeds(text: str) -> list[int]:
     """The seeds of `--seeds 1,2,3`."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() for word in words):
-        raise UsageError(f"--seeds: expected whole numbers with commas between them, such as 1,2,3, got {text!r}")
+        raise UsageError(f"`seeds`: expected whole numbers with commas between them, such as 1,2,3, got {text!r}")
     if any(len(word) > 10 or int(word) >= 2**32 for word in words):
-        raise UsageError(f"--seeds: a seed is at most {2**32 - 1}, got {text!r}")
+        raise UsageError(f"`seeds`: a seed is at most {2**32 - 1}, got {text!r}")
     seeds = [int(word) for word in words]
     if len(set(seeds)) < len(seeds):
-        raise UsageError(f"--seeds: each seed only once, got {text!r}")
+        raise UsageError(f"`seeds`: each seed only once, got {text!r}")
     return seeds
 
 
@@ -224,8 +224,8 @@ def _refuse_taken(runs: Sequence[SeedRun]) -> None:
     if taken:
         names = ", ".join(run.path.name for run in taken)
         raise UsageError(
-            f"--log-dir: {taken[0].path.parent} already holds runs of these seeds: {names}; choose another, leave them "
-            f"out of --seeds, or go on with one by --resume {taken[0].path}"
+            f"`log_dir`: {taken[0].path.parent} already holds runs of these seeds: {names}; choose another, leave them "
+            f"out of `seeds`, or go on with one by `resume_task('{taken[0].path}')`"
         )
 
 
@@ -233,4 +233,4 @@ def _make_parent(parent: Path) -> None:
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--log-dir: cannot write to {parent}: {error.strerror}") from error
+        raise UsageError(f"`log_dir`: cannot write to {parent}: {error.strerror}") from error

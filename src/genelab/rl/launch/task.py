@@ -12,7 +12,7 @@ from genelab.rl.config import configure
 
 def check_overrides(overrides: Mapping[str, Any]) -> None:
     """Refuse what a training would replace."""
-    refuse_decided(overrides, {"env.seed": "pass --seed"}, "a training")
+    refuse_decided(overrides, {"env.seed": "pass `seed`"}, "a training")
 
 
 def load_cfg(task: str, overrides: Mapping[str, Any]) -> tuple[str, Any]:
