@@ -100,7 +100,7 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.schedules = {
         "penalties": ScheduleCfg(start=0.1, steps=6_000, curve="geometric", gate=copy.deepcopy(WALKS)),
         "smoothness": ScheduleCfg(start=0.02, steps=12_000, curve="geometric", gate=copy.deepcopy(WALKS)),
-        "help": ScheduleCfg(start=1.0, end=0.0, begin=24_000, steps=18_000),
+        "help": ScheduleCfg(start=1.0, end=0.0, begin=30_000, steps=15_000),
         "steps": ScheduleCfg(start=4.0, steps=18_000, curve="geometric"),
         "stance": ScheduleCfg(start=30.0, steps=18_000, curve="geometric"),
     }
@@ -112,7 +112,7 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
         "feet_phase": reward(
             mdp.feet_height_phase, 1.0, clock="gait", feet="feet", height=0.07, std=0.063, ground=0.02
         ),
-        "lin_vel_error": reward(mdp.error_vel_xy, -0.5, command="twist"),
+        "lin_vel_error": reward(mdp.error_vel_xy, -0.75, command="twist"),
         "ang_vel_error": reward(mdp.error_vel_yaw, -0.5, command="twist"),
     }
     follow(cfg, "help", "feet_phase", "lin_vel_error", "ang_vel_error")

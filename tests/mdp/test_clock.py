@@ -20,12 +20,18 @@ STEPS = {"left_leg": {"left": 0.2}, "right_leg": {"right": 0.1}}
 
 
 def walker(
-    make_env: MakeEnv, share: float = 1.0, strides: dict[str, Any] | None = None, **settings: Any
+    make_env: MakeEnv,
+    share: float = 1.0,
+    strides: dict[str, Any] | None = None,
+    spread: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> ManagerBasedRlEnv:
     """Two legs half a period apart at 12.5 Hz: a period is eight control steps of 0.01 s."""
     command = VelocityCommandCfg(lin_vel_x=(1.0, 1.0), lin_vel_y=(0.0, 0.0), ang_vel_z=(0.0, 0.0))
     clock = GaitClockCfg(frequency=12.5, offsets={"left_leg": 0.0, "right_leg": 0.5})
-    action = ScriptedJointPositionActionCfg(scale=0.1, steps=STEPS, strides=strides or {}, share=share)
+    action = ScriptedJointPositionActionCfg(
+        scale=0.1, steps=STEPS, strides=strides or {}, spread=spread or {}, share=share
+    )
     return make_env(commands={"twist": command, "gait": clock}, actions={"legs": action}, **settings)
 
 
@@ -88,12 +94,14 @@ def test_it_runs_out_when_the_robot_is_to_stand(make_env: MakeEnv) -> None:
     env = walker(make_env)
     clock = env.commands.term("gait")
     clock.cfg.run_out = 0.025
+    clock.phase[:] = torch.tensor([0.0, 0.5, 0.75, 0.75]).double()
     env.commands.term("twist").fix(torch.zeros(4, 3).double())
     moving = []
-    for _ in range(4):
+    for _ in range(12):
         env.step(torch.zeros(4, 2))
-        moving.append(clock.moving[1].item())
-    assert moving == [True, True, False, False]
+        moving.append(clock.moving.tolist())
+    # Two steps and a half, and then to the end of the period.
+    assert [sum(steps) for steps in zip(*moving, strict=True)] == [7, 3, 9, 9]
     env.reset()
     assert not clock.moving.any()  # who begins at rest stands
 
@@ -136,6 +144,18 @@ def test_strides_follow_the_command(make_env: MakeEnv) -> None:
     assert action["strides"]["right_leg"] == [[0.0, 0.1], [0.0, 0.4], [0.0, 0.0]]
     with pytest.raises(ConfigError, match=r"strides.left_leg.left: needs 3 numbers, got 1"):
         walker(make_env, strides={"left_leg": {"left": (0.3,)}})
+
+
+def test_legs_spread_as_far_as_the_command_is_fast(make_env: MakeEnv) -> None:
+    env = walker(make_env, 0.5, spread={"left": (0.0, 0.2, 0.0), "right": (0.1, -0.2, 0.0)})
+    env.commands.term("twist").fix(torch.tensor([[1.0, -0.5, 0.0]]).double().repeat(4, 1))
+    env.commands.term("gait").phase[:] = 0.0  # no foot is lifted
+    env.step(torch.zeros(4, 2))
+    assert env.robot.joint_pos_target[1].tolist() == pytest.approx([0.5 * 0.1, 0.5 * (0.1 - 0.1)])
+    (action,) = describe_actions(env.action_manager.terms.values())
+    assert action["spread"] == [[0.0, 0.1], [0.2, -0.2], [0.0, 0.0]]
+    with pytest.raises(ConfigError, match=r"spread.left: needs 3 numbers, got 2"):
+        walker(make_env, spread={"left": (0.3, 0.0)})
 
 
 def test_the_script_may_fade(make_env: MakeEnv) -> None:

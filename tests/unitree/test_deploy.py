@@ -60,7 +60,7 @@ class Robot:
 
 def script(action: dict[str, Any], clock: dict[str, Any], phase: float, command: np.ndarray) -> np.ndarray:
     """What is under the action, by the formula of the metadata."""
-    added, swing = np.zeros(action["dim"]), clock["swing_share"]
+    added, swing = np.abs(command) @ np.array(action["spread"]), clock["swing_share"]
     for foot, step in action["steps"].items():
         (offset,) = (value for name, value in clock["offsets"].items() if re.fullmatch(name, foot))
         x = (phase + offset) % 1.0

@@ -45,7 +45,8 @@ class GaitClockCfg(CommandTermCfg):
     command_axes: tuple[int, ...] | None = None
     """The columns of that command that ask for steps; None: all. Who has wheels rolls straight ahead."""
     run_out: NonNegative = 0.0
-    """How long it goes on after it is asked to stand, s: who is running needs some steps to come to a halt."""
+    """How long it goes on after it is asked to stand, s, and then to the end of its period: who is running needs some
+    steps to come to a halt, and no foot stays in the air. At 0 it stops at once."""
 
     def build(self, name: str, env: ManagerBasedRlEnv) -> GaitClock:
         return GaitClock(name, self, env)
@@ -116,7 +117,8 @@ class GaitClock(CommandTerm):
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         log = super().reset(env_ids)
-        self.resting[slice(None) if env_ids is None else env_ids] = self.cfg.run_out  # nobody begins running
+        which = slice(None) if env_ids is None else env_ids
+        self.resting[which], self.moving[which] = self.cfg.run_out, False  # nobody begins running
         self.update()
         return log
 
@@ -131,7 +133,8 @@ class GaitClock(CommandTerm):
         """Who is to stand waits at the beginning of the period."""
         asked = asks_to_move(self.env.commands[self.cfg.command], self.cfg.threshold, self.cfg.command_axes)
         self.resting = torch.where(asked, 0.0, self.resting)
-        self.moving = asked | (self.resting < self.cfg.run_out)
+        end = 1.0 if self.cfg.run_out > 0.0 else 0.0
+        self.moving = asked | (self.resting < self.cfg.run_out) | self.moving & (self.phase < end)
         self.phase = torch.where(self.moving, self.phase % 1.0, 0.0)
         angle = 2 * torch.pi * self.phase
         self.command = torch.stack((angle.sin(), angle.cos()), dim=1) * self.moving[:, None]

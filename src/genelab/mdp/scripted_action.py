@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 
 
 FORMULA = (
-    "target = offset + scale * action + share * sum over the feet of (lift * steps + sweep * (command @ strides)), "
-    "with x = (phase + the foot's offset) mod 1, s = swing_share; lift = sin(pi * x / s)^2 for x < s, else 0; "
-    "sweep = -cos(pi * y / s) for y < s, else 1 - 2 * (y - s) / (1 - s), y = (x + lead) mod 1; both 0 while the clock "
-    "rests"
+    "target = offset + scale * action + share * (|command| @ spread + sum over the feet of (lift * steps + sweep * "
+    "(command @ strides))), with x = (phase + the foot's offset) mod 1, s = swing_share; lift = sin(pi * x / s)^2 for "
+    "x < s, else 0; sweep = -cos(pi * y / s) for y < s, else 1 - 2 * (y - s) / (1 - s), y = (x + lead) mod 1; both 0 "
+    "while the clock rests"
 )
 """For who runs an exported policy."""
 
 
 @dataclass(kw_only=True)
 class ScriptedJointPositionActionCfg(JointPositionActionCfg):
-    """Target = offset + scale · action + share · Σ over the feet of (lift · step + sweep · command · stride)."""
+    """Target = offset + scale · action + share · (|command| · spread + Σ over the feet of (lift · step + sweep · command
+    · stride))."""
 
     steps: dict[str, dict[str, float]]
     """By regular expression of a foot's body: how its joints move to lift it, rad at the top of the swing."""
@@ -40,6 +41,9 @@ class ScriptedJointPositionActionCfg(JointPositionActionCfg):
     follows. A foot that stands moves back by as much, which takes the robot ahead."""
     lead: float = 0.0
     """How far strides are ahead of steps, as a share of a period: heavy legs on soft servos follow late."""
+    spread: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """By regular expression of a joint: how it moves while a command is followed, either way, rad per unit of each
+    column of the command. Legs that are to step far sideways need room between the feet."""
     clock: str = "gait"
     """The gait clock that lifts the feet."""
     share: float = 1.0
@@ -76,18 +80,26 @@ class ScriptedJointPositionAction(JointPositionAction):
             "steps",
         )
         self._fill(self.strides, cfg.strides, "strides")
+        self.spread = torch.zeros(1, follows.shape[1], self.dim, device=env.device, dtype=env.dtype)
+        """Joint angles while a command is followed, `(1, command, dim)`, rad per unit of its magnitude."""
+        self._fill_joints(self.spread, [0], cfg.spread, f"env.actions.{name}.spread")
 
     def _fill(self, table: Tensor, angles: Mapping[str, Mapping[str, tuple[float, ...]]], field_name: str) -> None:
         where = f"env.actions.{self.name}.{field_name}"
         for foot, joints in angles.items():
             rows = match_names(foot, self.clock.foot_names, where)
-            for joint, values in joints.items():
-                columns = match_names(joint, self.joint_names, f"{where}.{foot}")
-                if len(values) != table.shape[1]:
-                    raise ConfigError(f"{where}.{foot}.{joint}: needs {table.shape[1]} numbers, got {len(values)}")
-                cells = torch.tensor(values, device=table.device, dtype=table.dtype)[:, None]
-                for row in rows:
-                    table[row, :, columns] = cells
+            self._fill_joints(table, rows, joints, f"{where}.{foot}")
+
+    def _fill_joints(
+        self, table: Tensor, rows: Sequence[int], joints: Mapping[str, tuple[float, ...]], where: str
+    ) -> None:
+        for joint, values in joints.items():
+            columns = match_names(joint, self.joint_names, where)
+            if len(values) != table.shape[1]:
+                raise ConfigError(f"{where}.{joint}: needs {table.shape[1]} numbers, got {len(values)}")
+            cells = torch.tensor(values, device=table.device, dtype=table.dtype)[:, None]
+            for row in rows:
+                table[row, :, columns] = cells
 
     def transforms(self) -> dict[str, Any]:
         return self.linear()  # a script may fade, and what was learned above it goes on without
@@ -103,6 +115,7 @@ class ScriptedJointPositionAction(JointPositionAction):
             "strides": {
                 foot: [gm.decimals(row) for row in rows] for foot, rows in zip(feet, self.strides, strict=True)
             },
+            "spread": [gm.decimals(row) for row in self.spread[0]],
         }
 
     def apply(self, action: Tensor) -> None:
@@ -113,9 +126,11 @@ class ScriptedJointPositionAction(JointPositionAction):
 
     def _script(self) -> Tensor:
         """What the clock and the command ask of the joints, `(N, dim)`, rad."""
-        lifted = self.clock.lift @ self.steps[:, 0]
-        if not self.cfg.strides:
-            return lifted
+        script = self.clock.lift @ self.steps[:, 0]
         command = self.env.commands[self.clock.cfg.command]
-        ahead = torch.einsum("nf,nc->nfc", self.clock.sweep_ahead(self.cfg.lead), command).flatten(1)
-        return lifted + ahead @ self.strides.flatten(0, 1)
+        if self.cfg.strides:
+            ahead = torch.einsum("nf,nc->nfc", self.clock.sweep_ahead(self.cfg.lead), command).flatten(1)
+            script += ahead @ self.strides.flatten(0, 1)
+        if self.cfg.spread:
+            script += command.abs() @ self.spread[0]
+        return script
