@@ -25,7 +25,7 @@ from genelab.rl.config import (
 from genelab.scene import ContactSensorCfg, PointsSensorCfg
 from genelab_unitree.robots.go1 import ACTION_SCALE, FOOT, go1_cfg
 from genelab_unitree.rough import Roughness, make_rough, rough_play
-from genelab_unitree.velocity import add_clock, coarse_physics, follow, push, velocity_env
+from genelab_unitree.velocity import add_clock, coarse_physics, follow, pay_errors, push, velocity_env
 
 ROUGHNESS = Roughness(stairs=(0.03, 0.13), boxes=(0.03, 0.11), rubble=(0.02, 0.07), slope=(0.0, 0.3))
 
@@ -100,7 +100,6 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.schedules = {
         "penalties": ScheduleCfg(start=0.1, steps=6_000, curve="geometric", gate=copy.deepcopy(WALKS)),
         "smoothness": ScheduleCfg(start=0.02, steps=12_000, curve="geometric", gate=copy.deepcopy(WALKS)),
-        "help": ScheduleCfg(start=1.0, end=0.0, begin=30_000, steps=15_000),
         "steps": ScheduleCfg(start=4.0, steps=18_000, curve="geometric"),
         "stance": ScheduleCfg(start=30.0, steps=18_000, curve="geometric"),
     }
@@ -108,14 +107,11 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     follow(cfg, "smoothness", "joint_acc")
     follow(cfg, "steps", "air_time")
     follow(cfg, "stance", "base_height")
-    cfg.rewards |= {
-        "feet_phase": reward(
-            mdp.feet_height_phase, 1.0, clock="gait", feet="feet", height=0.07, std=0.063, ground=0.02
-        ),
-        "lin_vel_error": reward(mdp.error_vel_xy, -0.75, command="twist"),
-        "ang_vel_error": reward(mdp.error_vel_yaw, -0.5, command="twist"),
-    }
-    follow(cfg, "help", "feet_phase", "lin_vel_error", "ang_vel_error")
+    cfg.rewards["feet_phase"] = reward(
+        mdp.feet_height_phase, 1.0, clock="gait", feet="feet", height=0.07, std=0.063, ground=0.02
+    )
+    pay_errors(cfg, -0.75, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=30_000, steps=15_000))
+    follow(cfg, "errors", "feet_phase")
     return cfg
 
 
@@ -168,6 +164,15 @@ def rough_env() -> ManagerBasedRlEnvCfg:
     return cfg
 
 
+def rough_beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
+    """The rough task as it is learned by a robot that walks on a plane."""
+    cfg = coarse_physics(cfg)
+    cfg.schedules = {"smoothness": ScheduleCfg(start=0.2, steps=14_400, curve="geometric")}
+    follow(cfg, "smoothness", "joint_acc")
+    pay_errors(cfg, -0.75, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=24_000, steps=3_600))
+    return cfg
+
+
 def rough_ppo() -> RslRlOnPolicyRunnerCfg:
     """From the weights of the flat task. No bonus for entropy, which would undo a gait once it is there, and a floor
     under the exploration instead."""
@@ -180,7 +185,7 @@ def rough_ppo() -> RslRlOnPolicyRunnerCfg:
             agent.actor,
             # As on flat ground a parameter and not an output of the network, or the weights would not fit.
             distribution=RslRlDistributionCfg(
-                class_name="GaussianDistribution", init_std=0.5, std_type="scalar", std_range=(0.3, 2.0)
+                class_name="GaussianDistribution", init_std=0.5, std_type="scalar", std_range=(0.2, 2.0)
             ),
         ),
         algorithm=replace(agent.algorithm, entropy_coef=0.0, desired_kl=0.02),
@@ -190,4 +195,4 @@ def rough_ppo() -> RslRlOnPolicyRunnerCfg:
 def rough_task() -> TaskCfg:
     """Genelab-Velocity-Rough-Unitree-Go1-v0."""
     env = rough_env()
-    return TaskCfg(env=coarse_physics(env), play_env=rough_play(env), agent=rough_ppo())
+    return TaskCfg(env=rough_beginner(env), play_env=rough_play(env), agent=rough_ppo())

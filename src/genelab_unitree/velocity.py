@@ -14,9 +14,11 @@ from genelab.envs import ManagerBasedRlEnvCfg
 from genelab.managers import (
     EventTermCfg,
     ObservationGroupCfg,
+    ScheduleCfg,
     event,
     metric,
     obs,
+    reward,
     symmetric,
     termination,
     truncation,
@@ -97,3 +99,16 @@ def follow(cfg: ManagerBasedRlEnvCfg, schedule: str, *rewards: str) -> None:
     """Let a schedule rule these rewards."""
     for name in rewards:
         cfg.rewards[name].schedule = schedule
+
+
+def pay_errors(cfg: ManagerBasedRlEnvCfg, lin_vel: float, ang_vel: float, until: ScheduleCfg) -> None:
+    """Errors of the velocity cost these weights until a schedule takes them back.
+
+    Their slope does not vanish far from the command, as that of the published kernels does.
+    """
+    cfg.schedules["errors"] = until
+    cfg.rewards |= {
+        "lin_vel_error": reward(mdp.error_vel_xy, lin_vel, command="twist"),
+        "ang_vel_error": reward(mdp.error_vel_yaw, ang_vel, command="twist"),
+    }
+    follow(cfg, "errors", "lin_vel_error", "ang_vel_error")

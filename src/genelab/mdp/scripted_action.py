@@ -23,16 +23,15 @@ if TYPE_CHECKING:
 FORMULA = (
     "target = offset + scale * action + share * (|command| @ spread + sum over the feet of (lift * steps + sweep * "
     "(command @ strides))), with x = (phase + the foot's offset) mod 1, s = swing_share; lift = sin(pi * x / s)^2 for "
-    "x < s, else 0; sweep = -cos(pi * y / s) for y < s, else 1 - 2 * (y - s) / (1 - s), y = (x + lead) mod 1; both 0 "
-    "while the clock rests"
+    "x < s, else 0; sweep = -cos(pi * x / s) for x < s, else 1 - 2 * (x - s) / (1 - s); both 0 while the clock rests"
 )
 """For who runs an exported policy."""
 
 
 @dataclass(kw_only=True)
 class ScriptedJointPositionActionCfg(JointPositionActionCfg):
-    """Target = offset + scale · action + share · (|command| · spread + Σ over the feet of (lift · step + sweep · command
-    · stride))."""
+    """Target = offset + scale · action + share · (|command| · spread + Σ over the feet of (lift · step + sweep ·
+    command · stride))."""
 
     steps: dict[str, dict[str, float]]
     """By regular expression of a foot's body: how its joints move to lift it, rad at the top of the swing."""
