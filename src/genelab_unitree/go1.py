@@ -110,7 +110,7 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.rewards["feet_phase"] = reward(
         mdp.feet_height_phase, 1.0, clock="gait", feet="feet", height=0.07, std=0.063, ground=0.02
     )
-    pay_errors(cfg, -0.75, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=30_000, steps=15_000))
+    pay_errors(cfg, -0.5, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=24_000, steps=18_000))
     follow(cfg, "errors", "feet_phase")
     return cfg
 
