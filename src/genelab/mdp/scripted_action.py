@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 FORMULA = (
     "target = offset + scale * action + share * (|command| @ spread + sum over the feet of (lift * steps + sweep * "
     "(command @ strides))), with x = (phase + the foot's offset) mod 1, s = swing_share; lift = sin(pi * x / s)^2 for "
-    "x < s, else 0; sweep = -cos(pi * x / s) for x < s, else 1 - 2 * (x - s) / (1 - s); both 0 while the clock rests"
+    "x < s, else 0; sweep = -cos(pi * y / s) for y < s, else 1 - 2 * (y - s) / (1 - s), y = (x + lead) mod 1; both 0 "
+    "while the clock rests"
 )
 """For who runs an exported policy."""
 
