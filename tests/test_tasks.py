@@ -22,7 +22,7 @@ ALL = TASKS.ids()
 @functools.cache
 def playing(task: str) -> ManagerBasedEnv:
     """A task's play config, built once, with one environment; nobody steps it."""
-    return make_env(rl_cfg(task, play=True))
+    return make_env(TASKS.get(task).playing)
 
 
 def test_the_bundled_tasks_are_there() -> None:
@@ -37,7 +37,7 @@ def test_the_bundled_tasks_are_there() -> None:
 
 @pytest.mark.parametrize("task", ALL)
 def test_every_task_builds_steps_and_resets(task: str) -> None:
-    cfg = rl_cfg(task)
+    cfg = TASKS.get(task).env
     cfg.scene.num_envs = 4
     env = make_env(cfg)
     observations, _ = env.reset(seed=0)
@@ -46,7 +46,7 @@ def test_every_task_builds_steps_and_resets(task: str) -> None:
     assert all(values.isfinite().all() for values in observations.values())
 
 
-@pytest.mark.parametrize("task", [task for task in ALL if isinstance(rl_cfg(task), ManagerBasedRlEnvCfg)])
+@pytest.mark.parametrize("task", [task for task in ALL if isinstance(TASKS.get(task).env, ManagerBasedRlEnvCfg)])
 def test_every_task_goes_on_from_a_saved_state_as_it_would_have(task: str) -> None:
     cfg = rl_cfg(task)
     cfg.simulation.engine, cfg.simulation.threads = "mujoco", 1
@@ -67,7 +67,7 @@ def test_every_config_survives_json(task: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", ALL)
 def test_training_and_play_have_the_same_schema(task: str) -> None:
-    cfg = rl_cfg(task)
+    cfg = TASKS.get(task).env
     cfg.scene.num_envs = 1
     train, play = make_env(cfg), playing(task)
     for name, group in train.observation_manager.groups.items():
@@ -91,7 +91,7 @@ def test_every_observation_action_and_command_tells_what_its_columns_are(task: s
 
 @pytest.mark.parametrize("task", ALL)
 def test_play_has_no_noise_no_pushes_and_a_viewer(task: str) -> None:
-    play = rl_cfg(task, play=True)
+    play = TASKS.get(task).playing
     assert not any(group.enable_noise for group in play.observations.values())
     assert {event.mode for event in play.events.values()} <= {"reset"}
     assert play.simulation.vis

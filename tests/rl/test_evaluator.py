@@ -331,7 +331,7 @@ def test_more_than_two_engines_are_compared_with_the_first(
     checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def evaluation(spec: EvalSpec, *rest: object) -> dict:
-        if spec.overrides[-1].text == "stiff":
+        if spec.overrides["env.simulation.engine"] == "stiff":
             raise ModelError("the stiff engine cannot express joints")
         return fake_evaluation(spec)
 
@@ -358,7 +358,7 @@ def test_what_one_engine_gave_is_kept_if_the_next_crashes(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(spec: EvalSpec, *rest: object) -> dict:
-        if spec.overrides[-1].text == "genesis":
+        if spec.overrides["env.simulation.engine"] == "genesis":
             raise KeyboardInterrupt
         return fake_evaluation(spec)
 
@@ -437,7 +437,7 @@ def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pyte
 
 
 def fake_evaluation(spec: EvalSpec, *rest: object) -> dict:
-    engine = spec.overrides[-1].text
+    engine = spec.overrides["env.simulation.engine"]
     mean = {"genesis": 30.0}.get(engine, 40.0)
     metrics = {"return_mean": mean, "length_mean": 9.0, "success_rate": None}
     intervals = {"return_ci95": (mean - 1, mean + 1), "length_ci95": (9.0, 9.0), "success_ci95": None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,16 +48,16 @@ def test_steps_and_max_steps(task: str, capfd: pytest.CaptureFixture[str]) -> No
 
 def test_no_steps_are_endless(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
-    original = Player._step
+    original = Player.step
 
-    def step(self: Player) -> None:
+    def step(self: Player) -> Any:
         nonlocal steps
         steps += 1
         if steps == 300:
             raise KeyboardInterrupt
-        original(self)
+        return original(self)
 
-    monkeypatch.setattr(Player, "_step", step)
+    monkeypatch.setattr(Player, "step", step)
     assert run(["play", HAND, "--headless", "--steps", "0"]) == 130
 
 

@@ -18,8 +18,9 @@ import psutil
 import pytest
 import torch
 
+from genelab import TASKS
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedEnv, make_env, rl_cfg
+from genelab.envs import ManagerBasedEnv, make_env
 from genelab.errors import GenelabError, UsageError
 from genelab.managers.marks import ASKED, DONE, GOAL, Arrow, Ball
 from genelab.rl import FilmOptions, train_task
@@ -55,8 +56,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def env(request: pytest.FixtureRequest) -> Iterator[ManagerBasedEnv]:
     """A task as it is played, two environments of it."""
-    cfg = rl_cfg(request.param, play=True)
-    assert cfg is not None
+    cfg = TASKS.get(request.param).playing
     cfg.scene.num_envs = 2
     cfg.simulation.fresh_kinematics = True
     env = make_env(cfg)
