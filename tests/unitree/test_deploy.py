@@ -1,10 +1,12 @@
-"""A shipped policy walks in plain MuJoCo, by a loop that knows its metadata and the robot's model alone."""
+"""A shipped policy walks in plain MuJoCo as it does here, by a loop that knows its metadata and the robot's model
+alone."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mujoco
@@ -12,7 +14,10 @@ import numpy as np
 import pytest
 import torch
 
+from genelab.mdp import VelocityCommand
 from genelab.rl.locate import pretrained_policy
+from genelab.rl.rollout import rollout
+from genelab.rl.world import policy_on_task
 from genelab_unitree.robots.g1 import g1_spec
 from genelab_unitree.robots.go1 import go1_spec
 
@@ -70,9 +75,23 @@ def script(action: dict[str, Any], clock: dict[str, Any], phase: float, command:
     return action["share"] * added
 
 
+def velocity_here(task: str, policy: Path, command: tuple[float, float, float]) -> np.ndarray:
+    """Forward, left and turning, as the environment has it: the mean of eight robots after the first two seconds."""
+    made = []
+    with policy_on_task(task, policy, num_envs=8) as (env, setup):
+        twist = env.commands.term("twist")
+        assert isinstance(twist, VelocityCommand)
+        twist.fix(torch.tensor([command], dtype=env.dtype).repeat(8, 1))
+        for step, _ in enumerate(rollout(env, setup, steps=300, seed=0)):
+            if step >= 100:
+                turning = env.robot.root_ang_vel_b[:, 2:]
+                made.append(torch.cat((env.robot.root_lin_vel_b[:, :2], turning), dim=1).mean(dim=0))
+    return torch.stack(made).mean(dim=0).numpy()
+
+
 @pytest.mark.parametrize("task", ROBOTS)
 @pytest.mark.parametrize("command", [(0.8, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 0.0, 0.5)], ids=["ahead", "left", "turn"])
-def test_it_walks_by_its_metadata_alone(task: str, command: tuple[float, float, float]) -> None:
+def test_it_walks_as_here_by_its_metadata_alone(task: str, command: tuple[float, float, float]) -> None:
     path = pretrained_policy(task)
     assert path is not None
     about = json.loads(path.with_name(f"{path.name}.metadata.json").read_text())
@@ -99,4 +118,6 @@ def test_it_walks_by_its_metadata_alone(task: str, command: tuple[float, float, 
         phase = (phase + clock["frequency"] * about["step_dt"]) % 1.0
         if step >= 100:
             made.append([*robot.turned_to_body(robot.data.qvel[:3])[:2], robot.data.qvel[5]])
-    assert np.mean(made, axis=0) == pytest.approx(wanted, abs=0.12)
+    here = velocity_here(task, path, command)
+    assert here @ wanted > 0.75 * wanted @ wanted
+    assert np.mean(made, axis=0) == pytest.approx(here, abs=0.08)
