@@ -13,7 +13,7 @@ from dataclasses import replace
 from genelab import mdp
 from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
-from genelab.managers import ScheduleCfg, gate, reward
+from genelab.managers import ScheduleCfg, reward
 from genelab.mdp import GaitClockCfg, ScriptedJointPositionActionCfg, VelocityCommandCfg
 from genelab.rl.config import (
     RslRlDistributionCfg,
@@ -25,7 +25,7 @@ from genelab.rl.config import (
 from genelab.scene import ContactSensorCfg, PointsSensorCfg
 from genelab_unitree.robots.go1 import ACTION_SCALE, FOOT, go1_cfg
 from genelab_unitree.rough import Roughness, make_rough, rough_play
-from genelab_unitree.velocity import add_clock, coarse_physics, follow, pay_errors, push, velocity_env
+from genelab_unitree.velocity import FOLLOWS, add_clock, coarse_physics, follow, pay_errors, push, velocity_env
 
 ROUGHNESS = Roughness(stairs=(0.03, 0.13), boxes=(0.03, 0.11), rubble=(0.02, 0.07), slope=(0.0, 0.3))
 
@@ -90,16 +90,12 @@ def flat_env() -> ManagerBasedRlEnvCfg:
     return cfg
 
 
-WALKS = gate(mdp.track_lin_vel_exp, 0.7, 0.55, command="twist", std=math.sqrt(0.25))
-"""What makes walking harder waits for robots that follow the command."""
-
-
 def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     """The task as it is learned: coarser physics, rewards for keeping to the clock, penalties that come in."""
     cfg = coarse_physics(cfg)
     cfg.schedules = {
-        "penalties": ScheduleCfg(start=0.1, steps=6_000, curve="geometric", gate=copy.deepcopy(WALKS)),
-        "smoothness": ScheduleCfg(start=0.02, steps=12_000, curve="geometric", gate=copy.deepcopy(WALKS)),
+        "penalties": ScheduleCfg(start=0.1, steps=6_000, curve="geometric", gate=copy.deepcopy(FOLLOWS)),
+        "smoothness": ScheduleCfg(start=0.02, steps=12_000, curve="geometric", gate=copy.deepcopy(FOLLOWS)),
         "steps": ScheduleCfg(start=4.0, steps=18_000, curve="geometric"),
         "stance": ScheduleCfg(start=30.0, steps=18_000, curve="geometric"),
     }

@@ -15,7 +15,7 @@ import math
 from genelab import mdp
 from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
-from genelab.managers import ScheduleCfg, event, gate, obs, part, reward, symmetric
+from genelab.managers import ScheduleCfg, event, obs, part, reward, symmetric
 from genelab.mdp import GaitClockCfg, RollingActionCfg, ScriptedJointPositionActionCfg, VelocityCommandCfg
 from genelab.rl.config import (
     RslRlDistributionCfg,
@@ -34,7 +34,7 @@ from genelab_unitree.robots.go2w import (
     WHEELS,
     go2w_cfg,
 )
-from genelab_unitree.velocity import add_clock, coarse_physics, follow, push, velocity_env
+from genelab_unitree.velocity import FOLLOWS, add_clock, coarse_physics, follow, pay_errors, push, velocity_env
 
 BASE = part(bodies=("base",))
 FRAMES = 5
@@ -216,10 +216,6 @@ def flat_env() -> ManagerBasedRlEnvCfg:
     return cfg
 
 
-MOVES = gate(mdp.track_lin_vel_exp, 0.7, 0.55, command="twist", std=math.sqrt(0.25))
-"""What makes moving harder waits for robots that follow the command."""
-
-
 def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     """A stage as it is learned: coarser physics, rewards for keeping to the clock, penalties and pushes to come."""
     cfg = coarse_physics(cfg)
@@ -227,10 +223,9 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     assert isinstance(twist, VelocityCommandCfg)
     twist.axis_share = 0.3  # the clock rests where wheels alone can follow, which hardly any mixed command shows
     cfg.schedules = {
-        "penalties": ScheduleCfg(start=0.1, steps=6_000, curve="geometric", gate=copy.deepcopy(MOVES)),
-        "smoothness": ScheduleCfg(start=0.02, steps=9_000, curve="geometric", gate=copy.deepcopy(MOVES)),
+        "penalties": ScheduleCfg(start=0.1, steps=6_000, curve="geometric", gate=copy.deepcopy(FOLLOWS)),
+        "smoothness": ScheduleCfg(start=0.02, steps=9_000, curve="geometric", gate=copy.deepcopy(FOLLOWS)),
         "pushes": ScheduleCfg(start=0.1, steps=6_000),
-        "help": ScheduleCfg(start=1.0, end=0.0, begin=9_000, steps=5_000),
         "steps": ScheduleCfg(start=4.0, steps=9_000, curve="geometric"),
         "stance": ScheduleCfg(start=30.0, steps=9_000, curve="geometric"),
     }
@@ -239,14 +234,11 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     follow(cfg, "steps", "air_time")
     follow(cfg, "stance", "base_height")
     cfg.events["push"].params["schedule"] = "pushes"
-    cfg.rewards |= {
-        "feet_phase": reward(
-            mdp.feet_height_phase, 1.0, clock="gait", feet="feet", height=0.06, std=0.063, ground=WHEEL_RADIUS
-        ),
-        "lin_vel_error": reward(mdp.error_vel_xy, -0.75, command="twist"),
-        "ang_vel_error": reward(mdp.error_vel_yaw, -0.5, command="twist"),
-    }
-    follow(cfg, "help", "feet_phase", "lin_vel_error", "ang_vel_error")
+    cfg.rewards["feet_phase"] = reward(
+        mdp.feet_height_phase, 1.0, clock="gait", feet="feet", height=0.06, std=0.063, ground=WHEEL_RADIUS
+    )
+    pay_errors(cfg, -0.75, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=9_000, steps=5_000))
+    follow(cfg, "errors", "feet_phase")
     return cfg
 
 

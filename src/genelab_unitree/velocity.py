@@ -16,6 +16,7 @@ from genelab.managers import (
     ObservationGroupCfg,
     ScheduleCfg,
     event,
+    gate,
     metric,
     obs,
     reward,
@@ -99,6 +100,10 @@ def follow(cfg: ManagerBasedRlEnvCfg, schedule: str, *rewards: str) -> None:
     """Let a schedule rule these rewards."""
     for name in rewards:
         cfg.rewards[name].schedule = schedule
+
+
+FOLLOWS = gate(mdp.track_lin_vel_exp, 0.7, 0.55, command="twist", std=math.sqrt(0.25))
+"""What makes moving harder waits for robots that follow the command."""
 
 
 def pay_errors(cfg: ManagerBasedRlEnvCfg, lin_vel: float, ang_vel: float, until: ScheduleCfg) -> None:
