@@ -88,7 +88,7 @@ def test_no_config_or_an_unknown_one_is_one_line() -> None:
 )
 def test_a_missing_library_says_how_to_install_it(library: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = BACKENDS.entry(library).load().default_agent()
-    monkeypatch.setattr("genelab.rl.backends.registry._installed", lambda package: False)
+    monkeypatch.setattr("genelab.config.offer._installed", lambda package: False)
     with pytest.raises(UsageError, match=re.escape(f"{library} is not installed: pip install {how}")):
         select_backend(agent)
 

@@ -8,16 +8,15 @@ the registry.
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from genelab.config import TASKS
-from genelab.config.hints import import_name
-from genelab.errors import ConfigError, UsageError, did_you_mean, summary
+from genelab.config.offer import Offer, path_of
+from genelab.errors import ConfigError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from genelab.sim.engine import Engine
@@ -32,21 +31,19 @@ Setting = bool | int | float | str
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineEntry:
+class EngineEntry(Offer):
     """What is known of an engine without importing it."""
 
-    name: str
-    """What users type."""
-    home: str | type[Engine]
-    """The class, best as "module:Class"."""
-    extra: str | None = None
-    """The extra of genelab that installs what it runs on; None: its packages are installed by their own names."""
-    packages: tuple[str, ...] = ()
-    """Distributions that it runs on; runs and benchmarks record their versions."""
+    kind: ClassVar[str] = "engine"
+
     default_on: Device | None = None
     """The kind of device on which `auto` stands for it."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
     """Its own settings and their defaults, see `SimulationCfg.engine_settings`."""
+
+    @property
+    def title(self) -> str:
+        return f"the {self.name} engine"
 
 
 class EngineRegistry:
@@ -70,8 +67,8 @@ class EngineRegistry:
         if not name.isidentifier() or name in _RESERVED:
             raise ConfigError(f"an engine cannot be called {name!r}: take a word other than {' and '.join(_RESERVED)}")
         known = self._entries.get(name)
-        if known is not None and _path(known.home) != _path(home):
-            raise ConfigError(f"engine {name!r} from {_path(known.home)!r} is registered again by {_path(home)!r}")
+        if known is not None and path_of(known.home) != path_of(home):
+            raise ConfigError(f"engine {name!r} from {path_of(known.home)!r} is registered again by {path_of(home)!r}")
         for other in self._entries.values():
             if default_on is not None and other.default_on == default_on and other.name != name:
                 raise ConfigError(f"engine {name!r} cannot be the default on {default_on}: {other.name!r} is")
@@ -113,16 +110,7 @@ class EngineRegistry:
 
     def load(self, name: str) -> type[Engine]:
         """The class of an engine, if it can run here."""
-        entry = self.entry(name)
-        if lacking := [package for package in entry.packages if not _installed(package)]:
-            what = " ".join(lacking) if entry.extra is None else f"'genelab[{entry.extra}]'"
-            raise UsageError(f"the {name} engine is not installed: pip install {what}")
-        try:
-            kind = import_name(entry.home) if isinstance(entry.home, str) else entry.home
-        except Exception as error:
-            raise UsageError(f"the {name} engine cannot be imported: {summary(error)}") from error
-        if kind.name != name:
-            raise ConfigError(f"engine {name!r}: {_path(kind)} calls itself {kind.name!r}")
+        kind: type[Engine] = self.entry(name).load_class()
         if reason := kind.cannot_run():
             raise UsageError(f"the {kind.called()} engine cannot run here: {reason}")
         return kind
@@ -153,18 +141,6 @@ class EngineRegistry:
                 self.register(plugin.name, plugin.value, packages=[plugin.dist.name] if plugin.dist else [])
             except ConfigError as error:
                 logging.getLogger("genelab").warning("engine plugin %r did not load: %s", plugin.name, error)
-
-
-def _installed(package: str) -> bool:
-    try:
-        importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def _path(home: str | type[Engine]) -> str:
-    return home if isinstance(home, str) else f"{home.__module__}:{home.__qualname__}"
 
 
 ENGINES = EngineRegistry()

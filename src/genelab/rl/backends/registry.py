@@ -8,14 +8,13 @@ type of a task's agent config chooses the library, and `--rl-library`, run recor
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from genelab.config import TASKS
-from genelab.config.hints import import_name
-from genelab.errors import ConfigError, UsageError, did_you_mean, summary
+from genelab.config.offer import Offer, path_of
+from genelab.errors import ConfigError, UsageError, did_you_mean
 from genelab.rl.backends.config import BackendConfig
 
 if TYPE_CHECKING:
@@ -23,31 +22,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackendEntry:
+class BackendEntry(Offer):
     """What is known of a library without importing it."""
 
-    name: str
-    """What users type, and the directory of its runs below `logs`."""
+    kind: ClassVar[str] = "RL library"
+
     config: type[BackendConfig]
     """The type of its agent configs."""
-    home: str | type[Backend[Any]]
-    """The backend's class, best as "module:Class"."""
-    extra: str | None = None
-    """The extra of genelab that installs what it runs on; None: its packages are installed by their own names."""
-    packages: tuple[str, ...] = ()
-    """Distributions that it runs on; runs and benchmarks record their versions."""
 
     def load(self) -> Backend[Any]:
         """The backend, if what it runs on is installed."""
-        if lacking := [package for package in self.packages if not _installed(package)]:
-            what = " ".join(lacking) if self.extra is None else f"'genelab[{self.extra}]'"
-            raise UsageError(f"{self.name} is not installed: pip install {what}")
-        try:
-            kind: type[Backend[Any]] = import_name(self.home) if isinstance(self.home, str) else self.home
-        except Exception as error:
-            raise UsageError(f"{self.name} cannot be imported: {summary(error)}") from error
-        if kind.name != self.name:
-            raise ConfigError(f"RL library {self.name!r}: {_path(kind)} calls itself {kind.name!r}")
+        kind: type[Backend[Any]] = self.load_class()
         return kind()
 
 
@@ -69,11 +54,11 @@ class BackendRegistry:
         """Train agents of this config type with a backend: a class, or its path `module:Class` and its name."""
         name = getattr(home, "name", None) if name is None else name
         if name is None or not name.isidentifier():
-            raise ConfigError(f"the RL library of {_path(home)!r} cannot be called {name!r}: take a word as its name")
+            raise ConfigError(f"the RL library of {path_of(home)!r} cannot be called {name!r}: take a word as its name")
         for known in self._entries.values():
-            if known.name == name and _path(known.home) != _path(home):
+            if known.name == name and path_of(known.home) != path_of(home):
                 raise ConfigError(
-                    f"RL library {name!r} from {_path(known.home)!r} is registered again by {_path(home)!r}"
+                    f"RL library {name!r} from {path_of(known.home)!r} is registered again by {path_of(home)!r}"
                 )
         TASKS.trust(config.__module__)  # its configs are read from files, too
         self._entries[config] = BackendEntry(name=name, config=config, home=home, extra=extra, packages=tuple(packages))
@@ -104,18 +89,6 @@ class BackendRegistry:
         """Distributions that the libraries run on, installed or not: their versions shape results."""
         self.names()
         return list(dict.fromkeys(package for entry in self._entries.values() for package in entry.packages))
-
-
-def _installed(package: str) -> bool:
-    try:
-        importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def _path(home: str | type[Backend[Any]]) -> str:
-    return home if isinstance(home, str) else f"{home.__module__}:{home.__qualname__}"
 
 
 BACKENDS = BackendRegistry()
