@@ -21,7 +21,7 @@ from torch import Tensor
 from genelab.bench import BenchmarkMonitor
 from genelab.bench.stepping import StepTimer
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
-from genelab.rl.play import Player
+from genelab.rl.player import Player
 from genelab.rl.policies import random_policy
 from genelab.viewer import Onlooker, ViewerCfg
 from genelab.viewer.web import WebViewer
@@ -43,7 +43,7 @@ def main() -> None:
     with WATCHED[args.what](watched) as onlookers:
         beside = _background(seconds=10.0)
         ratios = _ratios(bare, watched, onlookers, args.rounds)
-    low, high = _median_interval(ratios)
+    low, high = median_interval(ratios)
     interval = f"{low - 1:.2%} to {high - 1:.2%}"
     print(
         f"{args.what} on {args.task}, {args.num_envs} environments: {statistics.median(ratios) - 1:.2%} in the step "
@@ -100,7 +100,7 @@ def _seconds(env: ManagerBasedRlEnv, action: Tensor, onlookers: Sequence[Onlooke
     return time.perf_counter() - start
 
 
-def _median_interval(values: Sequence[float]) -> tuple[float, float]:
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Values between which the true median lies with 95 %, whatever the distribution (by ranks)."""
     ranked = sorted(values)
     half = 0.98 * len(ranked) ** 0.5

@@ -7,6 +7,9 @@ has more robots lying on the ground.
 
 A task is measured as it is trained, with the physics it is trained with (`coarse`) or judged with (`fine`); where they
 are the same there is one line.
+
+`--profile` prints where a step goes instead: processor time, which other work on the machine hardly changes. The
+physics runs on all cores and is divided by their number, everything else runs on one.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import mujoco
 import numpy as np
@@ -81,6 +86,85 @@ def physics_of(task: str) -> list[Physics]:
     return ["coarse", "fine"] if physics_changes(known.playing, known.env) else ["fine"]
 
 
+def make_env(task: str, num_envs: int, physics: Physics) -> ManagerBasedRlEnv:
+    """A task's environments as its training has them."""
+    known = TASKS.get(task)
+    cfg = rl_cfg(task) if physics == "coarse" else with_physics(rl_cfg(task), known.playing)
+    cfg.scene.num_envs, cfg.seed = num_envs, 0
+    env = ManagerBasedRlEnv(cfg)
+    env.shows_final_obs = select_backend(known.agent).reads_final_obs
+    env.reset(seed=0)
+    return env
+
+
+class Stopwatch:
+    """Processor time of parts of a step, each without those that it calls; the sum is the step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._inner = [0.0]
+
+    @contextmanager
+    def part(self, name: str, cores: int = 1) -> Iterator[None]:
+        """What runs meanwhile is of this part; on several cores, all threads of the process share it."""
+        clock = time.thread_time if cores == 1 else time.process_time
+        start, own_start = clock(), time.thread_time()
+        self._inner.append(0.0)
+        yield
+        mine = (clock() - start) / cores - self._inner.pop()
+        self.seconds[name] = self.seconds.get(name, 0.0) + mine
+        self._inner[-1] += time.thread_time() - own_start
+
+    def watch(self, owner: object, method: str, name: str, cores: int = 1) -> None:
+        """Let an object's method be a part."""
+        call = getattr(owner, method)
+
+        def timed(*args: object, **kwargs: object) -> object:
+            with self.part(name, cores):
+                return call(*args, **kwargs)
+
+        setattr(owner, method, timed)
+
+
+def profile(task: str, num_envs: int, steps: int, physics: Physics = "coarse") -> dict[str, float]:
+    """Milliseconds of processor time by part of a control step."""
+    env, watch = make_env(task, num_envs, physics), Stopwatch()
+    actions = 2 * torch.rand(5 * steps, num_envs, env.action_dim) - 1
+    with torch.inference_mode():
+        for action in actions[:-steps]:  # until commands end, pushes come and robots fall
+            env.step(action)
+        watch.watch(env.scene.engine, "step", "physics", os.cpu_count() or 1)
+        for owner, method, name in (
+            (env.action_manager, "process", "actions"),
+            (env.scene, "step", "controls"),
+            (env.scene, "update", "sensors"),
+            (env.termination_manager, "compute", "terminations"),
+            (env.reward_manager, "compute", "rewards"),
+            (env.metrics_manager, "compute", "metrics"),
+            (env.schedule_manager, "advance", "schedules"),
+            (env, "_reset_envs", "resets"),
+            (env.command_manager, "advance", "commands"),
+            (env.event_manager, "advance", "events"),
+            (env.observation_manager, "compute", "observations"),
+        ):
+            watch.watch(owner, method, name)
+        for action in actions[-steps:]:
+            with watch.part("the rest"):
+                env.step(action)
+    env.close()
+    return {name: 1e3 * seconds / steps for name, seconds in watch.seconds.items()}
+
+
+def print_profile(parts: dict[str, float]) -> None:
+    """One line per part, and what physics leaves."""
+    total = sum(parts.values())
+    print("| part | ms | share |")
+    print("|---|---|---|")
+    for name, ms in sorted(parts.items(), key=lambda part: -part[1]):
+        print(f"| {name} | {ms:.2f} | {ms / total:.0%} |")
+    print(f"| a control step | {total:.2f} | |", flush=True)
+
+
 def measure(
     task: str, num_envs: int, steps: int, rounds: int, physics: Physics = "coarse"
 ) -> tuple[float, float, float]:
@@ -88,15 +172,10 @@ def measure(
 
     Medians over rounds, each by itself: two speeds of different rounds say more of the machine than of the code.
     """
-    known = TASKS.get(task)
-    cfg = rl_cfg(task) if physics == "coarse" else with_physics(rl_cfg(task), known.playing)
-    cfg.scene.num_envs, cfg.seed = num_envs, 0
-    env = ManagerBasedRlEnv(cfg)
-    env.shows_final_obs = select_backend(known.agent).reads_final_obs  # as its training has it
+    env = make_env(task, num_envs, physics)
     raw = RawPhysics(env, os.cpu_count() or 1)
     actions = 2 * torch.rand(steps, num_envs, env.action_dim) - 1
     controls = np.empty((steps, num_envs, env.scene.engine.model.nu))
-    env.reset(seed=0)
     seconds: tuple[list[float], list[float]] = ([], [])
     with torch.inference_mode():
         for round_ in range(rounds + 1):
@@ -126,7 +205,15 @@ def main() -> None:
     parser.add_argument("--physics", choices=("coarse", "fine"), help="Of training or of judging; without it, both.")
     parser.add_argument("--steps", type=int, default=25, help="Control steps per round.")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--profile", action="store_true", help="Where a step goes, instead of the speed.")
     args = parser.parse_args()
+    if args.profile:
+        for task in args.task or TASK_SIZES:
+            num_envs = args.num_envs or TASK_SIZES.get(task, 1024)
+            for physics in [args.physics] if args.physics else physics_of(task):
+                print(f"{task}, {physics} physics, {num_envs} environments, processor time of a control step")
+                print_profile(profile(task, num_envs, args.steps, physics))
+        return
     print(f"control steps per second, {os.cpu_count()} cores")
     print("| task | physics | environments | raw mujoco.rollout | env.step | ratio |")
     print("|---|---|---|---|---|---|")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,16 @@ def test_the_readme_lists_every_task_and_no_other() -> None:
     listed = set(re.findall(r"^\| `([^`]+-v\d+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE))
     bundled = {entry.id for entry in TASKS.entries() if entry.package.startswith("genelab_")}
     assert listed == bundled
+
+
+def test_what_is_called_published_names_its_source() -> None:
+    """In its module's docstring, or by it; documents link the page."""
+    said = re.compile(r"[Pp]ublished")
+    files = [file for file in (ROOT / "src").glob("genelab_*/**/*.py") if said.search(file.read_text(encoding="utf-8"))]
+    assert len(files) >= 10
+    for file in files:
+        docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        assert "docs/sources.md" in docstring, f"{file.relative_to(ROOT)}: say where to find what is published"
+    pages = [file for file in (ROOT / "docs").glob("*.md") if said.search(file.read_text(encoding="utf-8"))]
+    for page in pages:
+        assert "sources.md" in page.read_text(encoding="utf-8") or page.name == "sources.md", f"{page.name}: no source"

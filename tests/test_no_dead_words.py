@@ -115,4 +115,4 @@ def test_what_shows_a_task_is_offered_where_it_can_be_shown() -> None:
         for parameter in command.params:
             offered[str(parameter.name)].add(name)
     for option in ("vis", "headless", "viewer", "port", "host"):
-        assert offered[option] == {"play", "train"}, option
+        assert offered[option] == {"play", "train", "motion play"}, option

@@ -37,7 +37,9 @@ COMMAND_LINES = {
     },  # words for each seed's training
     "genelab/rl/nan_guard.py": {"--", "--import=", "--replay"},  # the whole command that shows a NaN again
     "genelab/rl/provenance.py": {"--abbrev-ref", "--porcelain"},  # words for git
+    "genelab/scaffold/templates.py": {"--agent", "--seed"},  # commands in the README of a project
     "genelab/viewer/film.py": {"--force-reinstall"},  # words for pip
+    "genelab_unitree/motions.py": {"--out"},  # a program with a command line of its own
     "genelab_franka/collect_demos.py": {  # a program with a command line of its own
         "--",
         "--engine",
@@ -95,6 +97,11 @@ def test_a_config_path_stays_and_its_value_is_a_word_for_the_shell() -> None:
     assert in_flags("`env.simulation.dt`: too long", train) == "`env.simulation.dt`: too long"
     assert in_flags("pass `env.simulation.dt=0.01`", train) == "pass --env.simulation.dt=0.01"
     assert in_flags("pass `env.a.b=[1, 2]`", train) == "pass '--env.a.b=[1, 2]'"
+
+
+def test_an_option_of_another_verb_is_told_with_the_verb() -> None:
+    for verb in (evaluate, play, export):
+        assert in_flags("trained without `train_task.evaluation`", verb) == "trained without genelab train --eval-every"
 
 
 def test_other_words_in_backticks_stay() -> None:

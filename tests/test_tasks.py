@@ -15,6 +15,7 @@ from genelab.config import dump_json, load_json, to_dict
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, make_env, rl_cfg
 from genelab.rl.config import RslRlOnPolicyRunnerCfg, SkrlAgentCfg
 from tests.futures import assert_same_future, make_far, through_a_file
+from tests.narrow import as_kind, present
 
 ALL = TASKS.ids()
 
@@ -167,16 +168,20 @@ def test_double_pendulum_numbers() -> None:
     assert sum(term.weight for term in env.reward_manager.cfgs.values() if term.weight > 0) * 12.0 == 60.0
 
 
+def rsl_rl_agent(task: str) -> RslRlOnPolicyRunnerCfg:
+    return as_kind(TASKS.get(task).agent, RslRlOnPolicyRunnerCfg)
+
+
 @pytest.mark.parametrize("task", ["GeneLab-Inverted-Pendulum-v0"])
 def test_a_pendulum_in_the_mirror_is_a_pendulum(task: str) -> None:
-    cfg = TASKS.get(task)
-    cfg.play_env.scene.num_envs = 2
-    env = ManagerBasedRlEnv(cfg.play_env)
+    cfg = rl_cfg(task, play=True)
+    cfg.scene.num_envs = 2
+    env = ManagerBasedRlEnv(cfg)
     env.reset(seed=0)
     side = torch.tensor([[1.0], [-1.0]])
     joints = torch.arange(1.0, len(env.robot.joint_names) + 1)
     env.robot.write_joint_state(0.02 * joints * side, 0.1 * joints * side, None)
-    mirror = cfg.agent.algorithm.symmetry_cfg.data_augmentation_func
+    mirror = present(rsl_rl_agent(task).algorithm.symmetry_cfg).data_augmentation_func
     for step in range(20):
         action = torch.tensor([[math.sin(step)]])
         observations, reward, *_ = env.step(mirror(env, None, action)[1])
@@ -205,7 +210,8 @@ def test_the_memory_tasks_show_the_target_for_five_steps_only() -> None:
 
 
 def test_the_memory_tasks_differ_only_in_the_network() -> None:
-    rnn, mlp = (TASKS.get(f"GeneLab-Inverted-Pendulum-Memory-{kind}-v0") for kind in ("Rnn", "Mlp"))
-    assert rnn.env == mlp.env
-    assert (rnn.agent.actor.rnn_type, mlp.agent.actor.rnn_type) == ("lstm", None)
-    assert rnn.agent.num_steps_per_env == mlp.agent.num_steps_per_env == 100
+    tasks = [f"GeneLab-Inverted-Pendulum-Memory-{kind}-v0" for kind in ("Rnn", "Mlp")]
+    assert rl_cfg(tasks[0]) == rl_cfg(tasks[1])
+    rnn, mlp = (rsl_rl_agent(task) for task in tasks)
+    assert (rnn.actor.rnn_type, mlp.actor.rnn_type) == ("lstm", None)
+    assert rnn.num_steps_per_env == mlp.num_steps_per_env == 100

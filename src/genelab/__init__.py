@@ -6,6 +6,7 @@ Importing this package is cheap; torch and the simulators are imported by the mo
 from __future__ import annotations
 
 import os
+import sys
 
 from genelab.gymnasium_hook import register_when_imported
 
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 # Threads of torch that wait for each other sleep instead of spinning, if torch is not imported yet. Spinning ones take
 # the cores from the physics, and beside another busy process they made training ten times slower; alone on the machine
 # they are a tenth faster. The environment variable, if set, decides.
+if "torch" in sys.modules and not {"OMP_WAIT_POLICY", "OMP_NUM_THREADS"} & set(os.environ):
+    import warnings
+
+    warnings.warn(
+        "torch was imported before genelab: on a busy machine its waiting threads take the cores from the physics. "
+        "Import genelab first, or set OMP_WAIT_POLICY=PASSIVE",
+        stacklevel=2,
+    )
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"

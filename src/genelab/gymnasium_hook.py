@@ -24,14 +24,19 @@ def register_when_imported() -> None:
 
 
 def register_tasks() -> None:
-    """Give every trainable task an entry in Gymnasium's registry, for `gymnasium.make_vec`."""
+    """Give every trainable task an entry in Gymnasium's registry, for `gymnasium.make` and `make_vec`."""
     import gymnasium
 
     from genelab.config import TASKS
 
     for entry in TASKS.entries():
         if entry.backend is not None and entry.id not in gymnasium.registry:
-            gymnasium.register(entry.id, vector_entry_point="genelab.envs.factory:make_vec", kwargs={"task": entry.id})
+            gymnasium.register(
+                entry.id,
+                entry_point="genelab.gym:Task",
+                vector_entry_point="genelab.gym:make_vec",
+                kwargs={"task": entry.id},
+            )
 
 
 class _AfterGymnasium:

@@ -1,7 +1,7 @@
 """Pick a cube up and bring it to a place, on the ground or in the air.
 
 Source of places, rewards, noise and ends: the published configuration of GeneLab's reference runs, with 64 environments
-and two million steps. What differs is in docs/manipulation.md.
+and two million steps (docs/sources.md). What differs is in docs/manipulation.md.
 """
 
 from __future__ import annotations

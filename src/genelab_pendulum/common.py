@@ -1,7 +1,7 @@
 """What the pendulum tasks have in common.
 
 Source of the numbers of the carts, here and in the tasks: the published configuration of GeneLab's reference runs, with
-4096 environments. The learner's settings are ours, for two CPU cores.
+4096 environments (docs/sources.md). The learner's settings are ours, for two CPU cores.
 """
 
 from __future__ import annotations

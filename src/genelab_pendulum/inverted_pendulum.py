@@ -1,4 +1,7 @@
-"""Balance one pole on a cart."""
+"""Balance one pole on a cart.
+
+Source of what is called published: docs/sources.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A hand of 20 joints that plays a trajectory from a file."""
+"""A hand of 20 joints that plays a trajectory from a file.
+
+Source of what is called published: docs/sources.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unitree's legged robots: walking as commanded."""
+"""Unitree's legged robots: walking as commanded, and following a motion."""
 
 from genelab.config import TASKS
 
@@ -42,5 +42,19 @@ TASKS.register(
     "genelab_unitree.go2w:stage_1_task",
     description="The same quadruped steps as commanded, its wheels locked.",
     robot="Unitree Go2-W",
+    backend="rsl_rl PPO",
+)
+TASKS.register(
+    "Genelab-Tracking-Flat-Unitree-G1-v0",
+    "genelab_unitree.tracking:flat_task",
+    description="A humanoid follows a motion on flat ground.",
+    robot="Unitree G1",
+    backend="rsl_rl PPO",
+)
+TASKS.register(
+    "Genelab-Tracking-Flat-Unitree-G1-No-State-Estimation-v0",
+    "genelab_unitree.tracking:flat_task_without_state_estimation",
+    description="The same by what its own sensors tell: it knows neither its place nor its speed.",
+    robot="Unitree G1",
     backend="rsl_rl PPO",
 )

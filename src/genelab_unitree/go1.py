@@ -1,7 +1,8 @@
 """Go1 walks as commanded, on flat and on rough ground.
 
-Source of command, rewards, pushes and ground: the published configuration of GeneLab's reference runs, with 4096
-environments and 3000 iterations. The clock, what helps a beginner and the learner's settings are ours, for two cores.
+Source of command, rewards, pushes and ground: the published configuration of GeneLab's reference runs
+(docs/sources.md), with 4096 environments and 3000 iterations. The clock, what helps a beginner and the learner's
+settings are ours, for two cores.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Rough ground: a grid of stairs, boxes, rubble and slopes that gets harder row by row.
 
-Source of the numbers: the published configuration of GeneLab's reference runs, `Genelab-Velocity-Rough-Unitree-*`.
+Source of the numbers: the published configuration of GeneLab's reference runs, `Genelab-Velocity-Rough-Unitree-*`
+(docs/sources.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Walking as commanded: what the robots have in common.
 
-Source of the numbers: the published configuration of GeneLab's reference runs, `Genelab-Velocity-Flat-Unitree-*`;
-docs/walking.md lists what differs.
+Source of the numbers: the published configuration of GeneLab's reference runs, `Genelab-Velocity-Flat-Unitree-*`
+(docs/sources.md); docs/walking.md lists what differs.
 """
 
 from __future__ import annotations

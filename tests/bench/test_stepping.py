@@ -257,7 +257,8 @@ def test_infos_of_some_environments_are_enough() -> None:
 
 def test_frames_are_steps() -> None:
     assert len(run_play_loop(StubEnv(), act, num_frames=4).step_times) == 4
-    for given in ({}, {"num_steps": 1, "num_frames": 1}):
+    wrong: tuple[dict[str, Any], ...] = ({}, {"num_steps": 1, "num_frames": 1})
+    for given in wrong:
         with pytest.raises(TypeError, match="num_steps or, which is the same, num_frames"):
             run_play_loop(StubEnv(), act, **given)
 

@@ -37,6 +37,7 @@ from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg
 from genelab.rl.locate import pretrained_policy
 from genelab.viewer import Film
 from tests.bench.stubs import TASK
+from tests.narrow import as_kind, present
 
 LIBRARIES = ("rsl_rl", "rl_games", "skrl", "sb3")
 SHORT = "--env.episode_length_s=0.4"
@@ -143,7 +144,12 @@ def test_a_seed_that_was_not_given_is_the_one_that_was_drawn(monkeypatch: pytest
 def test_overrides_reach_the_run_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[ManagerBasedRlEnv] = []
     original = ManagerBasedRlEnv.close
-    monkeypatch.setattr(ManagerBasedRlEnv, "close", lambda self: (seen.append(self), original(self)))
+
+    def close(env: ManagerBasedRlEnv) -> None:
+        seen.append(env)
+        original(env)
+
+    monkeypatch.setattr(ManagerBasedRlEnv, "close", close)
     benchmark("runtime", "--num-steps", "1", "--dt", "0.004", "env.decimation=3", "--engine", "mujoco")
     overrides = bundle_of("runtime").run.config.overrides
     assert overrides == ("env.simulation.dt=0.004", "env.simulation.engine=mujoco", "env.decimation=3")
@@ -214,11 +220,19 @@ def test_a_film_is_made_after_what_is_measured(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[int] = []
-    original = BenchmarkMonitor.end
-    monkeypatch.setattr(BenchmarkMonitor, "end", lambda self: (measured.append(len(frames)), original(self)))
-    frames: list[None] = []
-    draw = Film.after_step
-    monkeypatch.setattr(Film, "after_step", lambda self: (frames.append(None), draw(self)))
+    frames: list[Film] = []
+    original, draw = BenchmarkMonitor.end, Film.after_step
+
+    def end(monitor: BenchmarkMonitor) -> None:
+        measured.append(len(frames))
+        original(monitor)
+
+    def after_step(film: Film) -> None:
+        frames.append(film)
+        draw(film)
+
+    monkeypatch.setattr(BenchmarkMonitor, "end", end)
+    monkeypatch.setattr(Film, "after_step", after_step)
     words = ("--checkpoint", "pretrained", "--num-steps", "40", "--warmup-steps", "0", "--seed", "1", SHORT)
     benchmark("play", *words, "--video", *FILM)
     bundle = bundle_of("play")
@@ -331,9 +345,10 @@ def test_training_counts_success_and_stops_at_enough(lasting_task: str, capfd: p
     assert bundle.success_rate is not None
     assert 0 < bundle.success_rate < 1
     assert bundle.learning.success_rate is not None
-    hits = bundle.success_rate * bundle.extra["success_episodes"]
+    hits = bundle.success_rate * as_kind(bundle.extra["success_episodes"], int)
     assert hits == pytest.approx(round(hits))
-    assert bundle.extra["success_ci95_low"] < bundle.success_rate < bundle.extra["success_ci95_high"]
+    low, high = (as_kind(bundle.extra[f"success_ci95_{end}"], float) for end in ("low", "high"))
+    assert low < bundle.success_rate < high
     assert bundle.checkpoint_path is not None
     assert Path(bundle.checkpoint_path).is_file()
 
@@ -349,11 +364,11 @@ def test_the_first_iteration_of_a_training_is_cold_and_not_measured(monkeypatch:
     assert speed.startup_time_s.first_step is not None
     assert speed.startup_time_s.first_step >= 2.0
     assert bundle.extra["iterations_measured"] == 2
-    assert bundle.extra["first_iteration_s"] >= 2.0
+    assert as_kind(bundle.extra["first_iteration_s"], float) >= 2.0
     assert speed.iteration_time_s is not None
-    assert speed.iteration_time_s.peak < 2.0
+    assert present(speed.iteration_time_s.peak) < 2.0
     assert speed.total_wall_time_s >= 2 * speed.iteration_time_s.mean
-    assert timing.environment_step_time_s.peak < 2.0
+    assert present(timing.environment_step_time_s.peak) < 2.0
 
 
 def test_a_training_of_one_iteration_is_measured_cold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +380,8 @@ def test_a_training_of_one_iteration_is_measured_cold(monkeypatch: pytest.Monkey
     assert timing is not None
     assert (timing.warmup_steps, timing.environment_step_calls) == (0, 24)
     assert bundle.extra["iterations_measured"] == 1
-    assert bundle.runtime.total_wall_time_s == bundle.extra["first_iteration_s"] >= 0.5
+    assert bundle.runtime.total_wall_time_s == bundle.extra["first_iteration_s"]
+    assert bundle.runtime.total_wall_time_s >= 0.5
 
 
 def test_success_is_counted_without_waiting_for_the_device() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import mujoco
@@ -126,6 +128,33 @@ def test_every_path_that_info_shows_can_be_set(capfd: pytest.CaptureFixture[str]
     for row in paths:
         apply_override({"env": cfg.env, "agent": cfg.agent}, row["path"], row["default"])
     assert cfg == TASKS.get(TASK)
+
+
+def test_list_asks_a_task_that_does_not_say_what_learns_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    module = tmp_path / "untold_tasks.py"
+    module.write_text(
+        "from genelab import TASKS\n"
+        f"TASKS.register('Untold-Pendulum-v0', lambda: TASKS.get({TASK!r}))\n"
+        "TASKS.register('Untold-Cube-v0', lambda: TASKS.get('GeneLab-Rubiks-Play-v0'))\n"
+    )
+    rows = json.loads(answers(["list", "--json", "--filter", "untold", "--import", str(module)], capfd))
+    assert {row["id"]: row["backend"] for row in rows} == {"Untold-Pendulum-v0": "rsl_rl", "Untold-Cube-v0": None}
+
+
+def test_torch_before_genelab_is_warned_of() -> None:
+    for order, warned in (("torch, genelab", True), ("genelab, torch", False)):
+        command = [sys.executable, "-c", f"import {order}"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+        text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
+        assert ("Import genelab first, or set OMP_WAIT_POLICY=PASSIVE" in text) == warned
+
+
+def test_info_writes_the_world_with_all_it_needs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    answers(["info", TASK, "--mjcf", str(tmp_path / "world.zip")], capfd)
+    answers(["info", TASK, "--mjcf", str(tmp_path / "folder")], capfd)
+    with zipfile.ZipFile(tmp_path / "world.zip") as archive:
+        assert archive.read("world.xml") == (tmp_path / "folder/world.xml").read_bytes()
+    assert mujoco.MjModel.from_xml_path(str(tmp_path / "folder/world.xml")).nbody > 1
 
 
 def test_info_follows_overrides_and_writes_a_world_that_compiles(
@@ -255,7 +284,7 @@ def test_models_and_modules_that_do_not_work_are_one_line(tmp_path: Path, capfd:
     module = tmp_path / "ghost_module.py"
     module.write_text(BROKEN_MODEL_MODULE)
     line = fails(["play", "Test-Ghost-v0", "--import", str(module)], capfd)
-    assert "the model does not compile" in line
+    assert "the model of 'robot' does not compile" in line
     line = fails(["play", "Test-Missing-v0", "--import", str(module)], capfd)
     assert "Test-Missing-v0" in line
     assert "No module named 'no_such_package'" in line

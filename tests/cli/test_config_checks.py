@@ -115,7 +115,10 @@ def test_every_task_passes() -> None:
         (RlGamesAgentCfg(timesteps=1, tau=2.0), "agent.tau: must be at most 1, got 2.0"),
         (RlGamesAgentCfg(timesteps=1, horizon_length=1, num_minibatches=5), "agent.num_minibatches: 5 parts"),
         (Sb3AgentCfg(timesteps=1, hidden_dims=()), "agent.hidden_dims: must have at least one element, got ()"),
-        (Sb3AgentCfg(timesteps=1, algorithm="SACK"), "agent.algorithm: 'SACK' is none of PPO, A2C, SAC, TD3, DDPG."),
+        (
+            Sb3AgentCfg(timesteps=1, algorithm="SACK"),  # type: ignore[arg-type]
+            "agent.algorithm: 'SACK' is none of PPO, A2C, SAC, TD3, DDPG.",
+        ),
         (
             Sb3AgentCfg(timesteps=1, off_policy=Sb3OffPolicyCfg(gradient_steps=-2)),
             "agent.off_policy.gradient_steps: must be at least 1, got -2",

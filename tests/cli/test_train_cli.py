@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,14 +27,14 @@ def train(*words: str) -> int:
     return run(["train", TASK, "--num-envs", "4", "--log-dir", "run", *words])
 
 
-def params(name: str) -> dict:
+def params(name: str) -> dict[str, Any]:
     return json.loads(Path(f"run/params/{name}.json").read_text())
 
 
 def test_options_reach_the_run(capfd: pytest.CaptureFixture[str]) -> None:
     assert train("--max_iterations", "2", "--seed", "9", "--agent.algorithm.gamma", "0.9", "--dt", "0.004") == 0
     out = capfd.readouterr().out
-    assert out.startswith("completed: 192 env steps")
+    assert out.startswith("completed: 2 iterations, 192 env steps")
     assert f"genelab eval {TASK} run/model_final.pt --dt=0.004\n" in out  # the discount is of no use there
     assert f"genelab play {TASK} --checkpoint run/model_final.pt --dt=0.004\n" in out
     assert (params("env")["scene"]["num_envs"], params("env")["simulation"]["dt"]) == (4, 0.004)
@@ -103,7 +104,7 @@ def test_eval_every_beyond_the_budget_evaluates_once_and_says_where_the_best_mod
 def test_resume_goes_on_in_the_same_directory(capfd: pytest.CaptureFixture[str]) -> None:
     assert train("--max-iterations", "1") == 0
     assert run(["train", TASK, "--resume", "run", "--max-iterations", "3"]) == 0
-    assert "completed: 288 env steps" in capfd.readouterr().out
+    assert "completed: 3 iterations, 288 env steps" in capfd.readouterr().out
     assert torch.load("run/resume.pt", weights_only=True)["monitor"]["done"] == 3
 
 
@@ -204,7 +205,7 @@ def test_weights_to_start_from_are_found_by_word(monkeypatch: pytest.MonkeyPatch
     """Once, before any child starts: to a second seed, `latest` would be the first."""
     assert run(["train", TASK, "--num-envs", "4", "--max-iterations", "1", "-q"]) == 0
     made = next(Path("logs/rsl_rl").glob("*/*/model_final.pt")).absolute()
-    given: list = []
+    given: list[Any] = []
 
     def stop(*args: object, **options: object) -> None:
         given.append(options.get("checkpoint") or options["words"])

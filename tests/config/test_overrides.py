@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from genelab.config import TASKS, FieldInfo, apply_override, apply_overrides, as_words, iter_fields, split_overrides
+from genelab.config import (
+    TASKS,
+    FieldInfo,
+    apply_override,
+    apply_overrides,
+    as_words,
+    iter_fields,
+    reaches,
+    split_overrides,
+)
 from genelab.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -45,7 +54,7 @@ class SimulationCfg:
 
 @dataclass(kw_only=True)
 class TermCfg:
-    func: Callable[..., Tensor] = wave
+    func: Callable[..., Any] = wave
     weight: float = 1.0
     params: dict[str, Any] = field(default_factory=dict)
 
@@ -362,8 +371,8 @@ class Remembering:
 @pytest.fixture
 def annotated_env() -> EnvCfg:
     params = {"ramp": (1.0, 500), "count": 2, "feet": ("FL",), "kind": "soft", "unknown": 2.0, "anything": 3}
-    terms = {"slip": TermCfg(func=annotated, params=params), "old": TermCfg(func=Remembering, params={"limit": 2})}
-    return EnvCfg(rewards=terms)
+    old = TermCfg(func=Remembering, params={"limit": 2})
+    return EnvCfg(rewards={"slip": TermCfg(func=annotated, params=params), "old": old})
 
 
 @pytest.mark.parametrize(
@@ -391,6 +400,24 @@ def test_a_parameter_has_the_type_that_its_term_says(
         found = getattr(found, part) if part == "params" else found[int(part) if part.isdecimal() else part]
     assert found == expected
     assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("env.robot.spec_args.sole", True),
+        ("env.robot.spec-args.sole", True),
+        ("env.robot.spec_args", True),  # all of them
+        ("env.robot", True),
+        ("env.robot.spec_args.sole.1", True),  # one of its numbers
+        ("env.robot.spec_args.sole_width", False),
+        ("env.robot.spec_args.sole.width", False),
+        ("env.robot.spec", False),
+        ("env.robot.mass", False),
+    ],
+)
+def test_an_override_reaches_a_setting_by_itself_by_its_parents_and_by_its_elements(path: str, changes: bool) -> None:
+    assert reaches(path, "env.robot.spec_args.sole") == changes
 
 
 @pytest.mark.parametrize(

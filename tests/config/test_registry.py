@@ -4,21 +4,26 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from genelab.config import TaskCfg, TaskRegistry, registry
 from genelab.errors import ConfigError, UsageError
 
-SHARED = {"weights": [1.0]}
+SHARED: Any = {"weights": [1.0]}
+"""Stands for a config: a registry does not look into it."""
+AGENT: Any = {"lr": 1e-3}
+NOTHING: Any = {}
+ONE: Any = 1
 
 
 def make_task() -> TaskCfg:
-    return TaskCfg(env=SHARED, agent={"lr": 1e-3})
+    return TaskCfg(env=SHARED, agent=AGENT)
 
 
 def make_other_task() -> TaskCfg:
-    return TaskCfg(env={})
+    return TaskCfg(env=NOTHING)
 
 
 def make_nothing() -> dict[str, int]:
@@ -66,9 +71,10 @@ def tasks(plugins: dict[str, Plugin]) -> TaskRegistry:
 
 def test_get_makes_a_fresh_copy_in_any_case(tasks: TaskRegistry) -> None:
     cfg = tasks.get("genelab-inverted-pendulum-V0")
-    assert cfg == TaskCfg(env={"weights": [1.0]}, play_env=None, agent={"lr": 1e-3})
-    cfg.env["weights"].append(2.0)
-    assert tasks.get("GeneLab-Inverted-Pendulum-v0").env == {"weights": [1.0]}
+    assert cfg == TaskCfg(env=SHARED, play_env=None, agent=AGENT)
+    env: Any = cfg.env
+    env["weights"].append(2.0)
+    assert tasks.get("GeneLab-Inverted-Pendulum-v0").env == SHARED == {"weights": [1.0]}
 
 
 def test_entries_are_sorted_and_tell_the_package(tasks: TaskRegistry) -> None:
@@ -196,7 +202,7 @@ def test_import_module_by_name_from_the_current_directory(
     monkeypatch.chdir(local_file.parent)
     tasks.import_module("my_local_task")
     tasks.register("Mine", "my_local_task:make")
-    assert tasks.get("mine") == TaskCfg(env=1)
+    assert tasks.get("mine") == TaskCfg(env=ONE)
 
 
 def test_import_module_by_path(tasks: TaskRegistry, local_file: Path, tmp_path: Path) -> None:
@@ -205,7 +211,7 @@ def test_import_module_by_path(tasks: TaskRegistry, local_file: Path, tmp_path: 
     assert local_file.stem in tasks.packages
     assert tasks.import_module(str(local_file)) is module
     tasks.register("Mine", "my_local_task:make")
-    assert tasks.get("mine") == TaskCfg(env=1)
+    assert tasks.get("mine") == TaskCfg(env=ONE)
     (tmp_path / "json.py").touch()
     with pytest.raises(UsageError, match=r"another module is called 'json'; rename the file$"):
         tasks.import_module(str(tmp_path / "json.py"))

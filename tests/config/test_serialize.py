@@ -110,7 +110,7 @@ def test_a_config_comes_back_equal_with_the_types_it_had() -> None:
         (EnvCfg(scale=(0.0, 1.0)), {"scale": [0.0, 1.0]}),
         (EnvCfg(names=("hip",)), {"names": {"__tuple__": ["hip"]}}),
         (EnvCfg(names=["hip"]), {"names": ["hip"]}),
-        (EnvCfg(limits=[0.0, 1.0]), {"limits": {"__list__": [0.0, 1.0]}}),
+        (EnvCfg(limits=[0.0, 1.0]), {"limits": {"__list__": [0.0, 1.0]}}),  # type: ignore[arg-type]
         (EnvCfg(mode=Mode.SLOW), {"mode": "SLOW"}),
         (EnvCfg(anything=Mode.SLOW), {"anything": {"__enum__": f"{HERE}:Mode", "name": "SLOW"}}),
         (EnvCfg(anything=(1,)), {"anything": {"__tuple__": [1]}}),

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from genelab.config import TASKS, TaskCfg, from_dict
 from genelab.config.trust import look_up
 from genelab.errors import ConfigError
+from tests.narrow import as_kind
 
 HERE = __name__
 TASKS.trust(HERE)
@@ -52,7 +54,8 @@ class EntityCfg:
 
 
 def spec_task() -> TaskCfg:
-    return TaskCfg(env={"parse": Path.cwd}, agent=None)
+    env: Any = {"parse": Path.cwd}  # stands for a config
+    return TaskCfg(env=env, agent=None)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,8 @@ def test_what_a_registered_task_names_may_be_named_and_nothing_beside_it(monkeyp
     monkeypatch.setattr(TASKS, "_entries", {})
     monkeypatch.setattr(TASKS, "named", set())
     TASKS.register("Named-v0", spec_task)
-    name = f"{Path.cwd.__func__.__module__}:{Path.cwd.__func__.__qualname__}"
+    function = as_kind(Path.cwd, MethodType).__func__
+    name = f"{function.__module__}:{as_kind(function, FunctionType).__qualname__}"
     with pytest.raises(ConfigError, match="may not be used here"):
         look_up(name, "callable")
     TASKS.get("Named-v0")

@@ -13,8 +13,10 @@ from genelab import TASKS
 from genelab.cli.main import run
 from genelab.config import apply_overrides
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
+from genelab.managers.marks import Arrow
 from genelab.mdp import augment
 from genelab.viewer.marks import marks_of
+from tests.narrow import as_kind
 
 HERE = Path(__file__).parent
 LEAN, ACTION = "Toy-Lean-v0", str(HERE / "toy_action.py")
@@ -96,7 +98,7 @@ def test_what_it_does_is_mirrored_and_its_command_is_shown_and_steered() -> None
     term.fix(torch.tensor([[0.2]]), torch.tensor([1]))
     env.reset()
     (arrow,) = marks_of(env, 1, 0.0)
-    start, end = arrow.ends
+    start, end = as_kind(arrow, Arrow).ends
     assert (end - start).tolist() == pytest.approx([0.2, 0.0, 0.0])
     env.close()
 

@@ -11,8 +11,9 @@ from genelab.envs import (
     rl_cfg,
     with_physics,
 )
-from genelab.scene import IdealPdActuatorCfg
+from genelab.scene import ArticulationCfg, IdealPdActuatorCfg
 from genelab_pendulum.robots import double_pendulum, single_pendulum
+from tests.narrow import as_kind
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 
@@ -35,7 +36,7 @@ def test_only_the_physics_are_carried_over() -> None:
     assert (judged.simulation.dt, judged.decimation, judged.simulation.solver.iterations) == (0.01, 1, 3)
     assert judged.scene.entities["robot"].spec is double_pendulum
     assert (judged.simulation.engine, judged.simulation.threads, judged.simulation.vis) == ("auto", 0, True)
-    assert judged.scene.entities["robot"].init_state.pos == (0.0, 0.0, 0.0)
+    assert judged.scene.entities["robot"].init_state.pos is None
     assert judged.scene.terrain == fine.scene.terrain
     assert (judged.rewards, judged.events, judged.observations) == (fine.rewards, fine.events, fine.observations)
     assert "push_cart" in coarse.events
@@ -64,27 +65,27 @@ def test_changes_name_what_differs_and_nothing_else() -> None:
         },
         "env.scene.entities.robot.spec_args.sole": {"fine": None, "coarse": "(2, 6)"},
         "env.simulation.dt": {"fine": "0.005", "coarse": "0.01"},
-        "env.simulation.solver.iterations": {"fine": "10", "coarse": "3"},
+        "env.simulation.solver.iterations": {"fine": "none", "coarse": "3"},
         "env.decimation": {"fine": "2", "coarse": "1"},
     }
     assert describe_physics({path: changes[path] for path in list(changes)[1:]}, "fine") == (
-        "env.simulation.dt=0.005, env.simulation.solver.iterations=10, env.decimation=2, "
+        "env.simulation.dt=0.005, env.simulation.solver.iterations=none, env.decimation=2, "
         "env.scene.entities.robot.spec_args.sole unset"
     )
 
 
 def test_the_kind_of_an_actuator_is_physics() -> None:
     task = TASKS.get(TASK)
-    servo = task.env.scene.entities["robot"].actuators["cart"]
-    task.env.scene.entities["robot"].actuators["cart"] = IdealPdActuatorCfg(**vars(servo))
-    assert physics_changes(task.play_env, task.env) == {
+    actuators = as_kind(task.env.scene.entities["robot"], ArticulationCfg).actuators
+    actuators["cart"] = IdealPdActuatorCfg(**vars(actuators["cart"]))
+    assert physics_changes(task.playing, task.env) == {
         "env.scene.entities.robot.actuators.cart": {"fine": "ImplicitPdActuatorCfg", "coarse": "IdealPdActuatorCfg"}
     }
 
 
 def test_a_task_may_have_one_physics() -> None:
     task = TASKS.get(TASK)
-    assert physics_changes(task.play_env, task.env) == {}
+    assert physics_changes(task.playing, task.env) == {}
 
 
 def test_the_world_is_stepped_by_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from genelab import mdp
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, StepResult, rl_cfg
 from genelab.errors import ConfigError
 from genelab.managers import EventTermCfg, TerminationTermCfg
 from genelab.scene import (
@@ -25,6 +26,7 @@ from genelab.scene import (
 )
 from genelab.scene.actuators import ActuatorCfg
 from genelab.sim import SimulationCfg
+from tests.narrow import as_kind
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 
@@ -114,11 +116,12 @@ def test_it_is_a_gymnasium_vector_environment() -> None:
     env = gymnasium.make_vec(PENDULUM, num_envs=16)
     assert isinstance(env.unwrapped, gymnasium.vector.VectorEnv)
     assert env.num_envs == 16
-    assert env.observation_space["policy"].shape == (16, 8)
-    assert env.single_observation_space["critic"].shape == (8,)
+    spaces = as_kind(env.observation_space, gymnasium.spaces.Dict)
+    assert spaces["policy"].shape == (16, 8)
+    assert as_kind(env.single_observation_space, gymnasium.spaces.Dict)["critic"].shape == (8,)
     assert env.action_space.shape == (16, 1)
     observations, info = env.reset(seed=3)
-    assert observations["policy"].numpy() in env.observation_space["policy"]
+    assert observations["policy"].numpy() in spaces["policy"]
     assert info == {}
     result = env.step(env.action_space.sample())
     assert len(result) == 5
@@ -132,8 +135,9 @@ def test_it_is_a_gymnasium_vector_environment() -> None:
 
 def test_make_vec_takes_overrides_and_the_play_config() -> None:
     env = gymnasium.make_vec(PENDULUM, num_envs=2, play=True, seed=7, overrides={"env.simulation.dt": 0.002})
-    assert (env.unwrapped.physics_dt, env.unwrapped.seed) == (0.002, 7)
-    assert not env.unwrapped.cfg.observations["policy"].enable_noise
+    made = as_kind(env.unwrapped, ManagerBasedRlEnv)
+    assert (made.physics_dt, made.seed) == (0.002, 7)
+    assert not made.cfg.observations["policy"].enable_noise
     with pytest.raises(ConfigError, match=r"env.simulation.dtt"):
         gymnasium.make_vec(PENDULUM, num_envs=2, overrides={"env.simulation.dtt": 0.002})
 
@@ -146,7 +150,7 @@ def test_numpy_actions_act_like_tensors() -> None:
     assert torch.equal(a.step(action)[0]["policy"], b.step(torch.from_numpy(action))[0]["policy"])
 
 
-def quiet(**changes: object) -> ManagerBasedRlEnvCfg:
+def quiet(**changes: Any) -> ManagerBasedRlEnvCfg:
     """No noise and no pushes, so that observations are the state."""
     cfg = cfg_of(**changes)
     for group in cfg.observations.values():
@@ -155,7 +159,7 @@ def quiet(**changes: object) -> ManagerBasedRlEnvCfg:
     return cfg
 
 
-def fall(env: ManagerBasedRlEnv, env_id: int) -> tuple:
+def fall(env: ManagerBasedRlEnv, env_id: int) -> StepResult:
     """Lay the pole of one environment down, then step."""
     env.robot.write_joint_state(torch.full((1, 1), 0.8), None, torch.tensor([env_id]), torch.tensor([1]))
     return env.step(torch.zeros(env.num_envs, 1))
@@ -324,6 +328,6 @@ def test_a_step_leaves_torchs_threads_as_they_were() -> None:
         ({"num_envs": 0}, "env.scene.num_envs: must be at least 1, got 0"),
     ],
 )
-def test_impossible_settings_are_refused_by_name(change: dict, message: str) -> None:
+def test_impossible_settings_are_refused_by_name(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make(**change)

@@ -18,7 +18,7 @@ from torch import Tensor
 from genelab import TASKS
 from genelab import math as gm
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv, rl_cfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.errors import GenelabError
 from genelab.mdp.arm_actions import DifferentialIkAction
 from genelab.rl import train_task
@@ -31,6 +31,7 @@ from genelab.scene import FrameSensor
 from genelab_franka.collect_demos import Phase, Script
 from genelab_franka.pick_place import compute_reward, cube_pos, ee_pos, is_success
 from tests.kinematics import jacobian
+from tests.narrow import as_kind
 
 TASK = "GeneLab-Franka-Pick-And-Place-v0"
 
@@ -82,7 +83,7 @@ def test_numbers_of_the_task(env: ManagerBasedRlEnv) -> None:
         ("time_remaining", 1, 1.0),
     ]
     assert rl_cfg(TASK).scene.num_envs == 64
-    agent = TASKS.get(TASK).agent
+    agent = as_kind(TASKS.get(TASK).agent, Sb3AgentCfg)
     assert agent.off_policy.learning_starts >= 64 * 101
 
 
@@ -415,7 +416,7 @@ def test_the_exported_policy_takes_one_row_of_41(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))
     task = TASKS.get(TASK)
-    task.env.episode_length_s = 0.5
+    as_kind(task.env, ManagerBasedRlEnvCfg).episode_length_s = 0.5
     task.agent = small_agent(2, 10, timesteps=40)
     TASKS.register("Small-v0", lambda: task)
     run = train_task("Small-v0", num_envs=2, seed=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -38,7 +38,7 @@ def make_env() -> Iterator[Callable[..., ManagerBasedRlEnv]]:
         num_envs: int = 4,
         actuator: ActuatorCfg | None = None,
         joint_pos: dict[str, float] | None = None,
-        precision: int = 64,
+        precision: Literal[32, 64] = 64,
         **terms: Any,
     ) -> ManagerBasedRlEnv:
         robot = ArticulationCfg(

@@ -28,7 +28,7 @@ class CountCfg(CommandTermCfg):
 
 
 class Count(CommandTerm):
-    def __init__(self, name: str, cfg: CountCfg, env: ManagerBasedRlEnv) -> None:
+    def __init__(self, name: str, cfg: CommandTermCfg, env: ManagerBasedRlEnv) -> None:
         super().__init__(name, cfg, env)
         self.command = torch.zeros(env.num_envs, 2, dtype=env.dtype)
 

@@ -12,11 +12,15 @@ from torch import Tensor
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import ConfigError
 from genelab.managers import EventTermCfg, TerminationTermCfg
+from genelab.managers.events import Mode
+from tests.narrow import present
 
 MakeEnv = Callable[..., ManagerBasedRlEnv]
+Log = list[tuple[int, list[int] | None]]
+"""Control steps, and the environments of each."""
 
 
-def record(env: ManagerBasedRlEnv, env_ids: Tensor | None, log: list) -> None:
+def record(env: ManagerBasedRlEnv, env_ids: Tensor | None, log: Log) -> None:
     """Note the control step and the environments."""
     log.append((env.common_step_counter, None if env_ids is None else env_ids.tolist()))
 
@@ -29,7 +33,7 @@ def after(env: ManagerBasedRlEnv, steps: tuple[int, ...]) -> Tensor:
     return env.episode_length_buf >= torch.tensor(steps)
 
 
-def noting(log: list, mode: str, interval_range_s: tuple[float, float] | None = None) -> EventTermCfg:
+def noting(log: Log, mode: Mode, interval_range_s: tuple[float, float] | None = None) -> EventTermCfg:
     return EventTermCfg(func=record, mode=mode, params={"log": log}, interval_range_s=interval_range_s)
 
 
@@ -39,7 +43,7 @@ def run(env: ManagerBasedRlEnv, steps: int) -> None:
 
 
 def test_startup_is_once_and_again_with_a_new_seed(make_env: MakeEnv) -> None:
-    log: list = []
+    log: Log = []
     env = make_env(events={"once": noting(log, "startup")})
     assert log == [(0, None)]
     env.reset()
@@ -51,7 +55,7 @@ def test_startup_is_once_and_again_with_a_new_seed(make_env: MakeEnv) -> None:
 
 
 def test_reset_events_get_the_environments_that_start_anew(make_env: MakeEnv) -> None:
-    log: list = []
+    log: Log = []
     end = TerminationTermCfg(func=after, params={"steps": (99, 2, 99, 3)})
     env = make_env(events={"start": noting(log, "reset")}, terminations={"end": end})
     assert log == []
@@ -67,7 +71,7 @@ def test_an_interval_is_a_number_of_control_steps(
     make_env: MakeEnv, precision: int, interval_s: float, steps: int
 ) -> None:
     """Whatever the rounding of a sum of 0.02 s."""
-    log: list = []
+    log: Log = []
     env = make_env(events={"beat": noting(log, "interval", (interval_s, interval_s))}, precision=precision)
     env.reset()
     run(env, 3 * steps)
@@ -75,7 +79,7 @@ def test_an_interval_is_a_number_of_control_steps(
 
 
 def test_an_interval_between_two_steps_ends_with_the_later(make_env: MakeEnv) -> None:
-    log: list = []
+    log: Log = []
     env = make_env(events={"beat": noting(log, "interval", (0.05, 0.05))})
     env.reset()
     run(env, 6)
@@ -83,7 +87,7 @@ def test_an_interval_between_two_steps_ends_with_the_later(make_env: MakeEnv) ->
 
 
 def test_timers_start_anew_at_a_reset(make_env: MakeEnv) -> None:
-    log: list = []
+    log: Log = []
     env = make_env(events={"beat": noting(log, "interval", (0.1, 0.1))})
     env.reset()
     run(env, 4)
@@ -93,13 +97,13 @@ def test_timers_start_anew_at_a_reset(make_env: MakeEnv) -> None:
 
 
 def test_each_environment_has_its_own_timer(make_env: MakeEnv) -> None:
-    log: list = []
+    log: Log = []
     env = make_env(events={"beat": noting(log, "interval", (0.05, 0.1))}, num_envs=32)
     env.reset()
     run(env, 100)
     times: dict[int, list[int]] = {i: [0] for i in range(32)}
     for step, env_ids in log:
-        for i in env_ids:
+        for i in present(env_ids):
             times[i].append(step)
     gaps = {b - a for steps in times.values() for a, b in pairwise(steps)}
     assert gaps == {3, 4, 5}  # at least two and a half control steps, rounded up
@@ -119,7 +123,7 @@ def test_a_push_is_seen_in_the_step_it_happens(make_env: MakeEnv) -> None:
 
 @pytest.mark.parametrize(("mode", "interval"), [("interval", None), ("reset", (1.0, 2.0)), ("startup", (1.0, 2.0))])
 def test_an_interval_goes_with_its_mode_only(
-    make_env: MakeEnv, mode: str, interval: tuple[float, float] | None
+    make_env: MakeEnv, mode: Mode, interval: tuple[float, float] | None
 ) -> None:
     message = r"^env\.events\.beat: `interval_range_s` goes with the mode 'interval', and only with it$"
     with pytest.raises(ConfigError, match=message):

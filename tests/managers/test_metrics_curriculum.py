@@ -32,7 +32,11 @@ def after(env: ManagerBasedRlEnv, steps: tuple[int, ...]) -> Tensor:
     return env.episode_length_buf >= torch.tensor(steps)
 
 
-def harder(env: ManagerBasedRlEnv, env_ids: Tensor, log: list) -> float:
+Log = list[tuple[list[int], list[int]]]
+"""Environments, and how long their episodes were."""
+
+
+def harder(env: ManagerBasedRlEnv, env_ids: Tensor, log: Log) -> float:
     """Double the price with every reset."""
     log.append((env_ids.tolist(), env.episode_length_buf[env_ids].tolist()))
     env.reward_manager.weights["one"] *= 2
@@ -120,7 +124,7 @@ def test_the_mean_is_over_the_steps_that_were_made(make_env: MakeEnv) -> None:
 
 
 def test_a_curriculum_sees_the_ended_episodes_and_changes_the_task(make_env: MakeEnv) -> None:
-    seen: list = []
+    seen: Log = []
     env = make_env(
         rewards={"one": RewardTermCfg(func=ones, weight=1.0)},
         curriculum={"price": CurriculumTermCfg(func=harder, params={"log": seen})},

@@ -25,6 +25,7 @@ from genelab.managers import (
 from genelab.sim import EnvIds
 from genelab.state import snapshot, state_of
 from tests.futures import assert_same_future, through_a_file
+from tests.narrow import as_kind, present
 
 OFFSETS = {"position_range": (0.0, 0.0), "velocity_range": (0.0, 0.0)}
 MakeEnv = Callable[..., ManagerBasedRlEnv]
@@ -49,7 +50,7 @@ class Remembers:
         self.log: list[float] = []
         self.recent: deque[Tensor] = deque([zeros] * 3, maxlen=3)
         self.pair = (zeros, zeros)
-        self.by_name = {"low": None, "high": (1.0, zeros)}
+        self.by_name: dict[str, tuple[float, Tensor] | None] = {"low": None, "high": (1.0, zeros)}
         self.helper = Helper()
         self.counts = zeros.clone()
         self.lock = threading.Lock()
@@ -60,11 +61,11 @@ class Remembers:
         self.log.append(place.sum().item())
         self.recent.append(place)
         self.pair = (self.pair[1], place)
-        self.by_name["high"] = (self.by_name["high"][0] + 0.5, place)
+        self.by_name["high"] = (present(self.by_name["high"])[0] + 0.5, place)
         self.helper.total += 1.0
         self.counts += 1.0
         self.first = getattr(self, "first", place)  # made on first use
-        sums = self.calls + sum(self.log) + self.recent[0] + self.pair[0] + self.by_name["high"][0]
+        sums = self.calls + sum(self.log) + self.recent[0] + self.pair[0] + present(self.by_name["high"])[0]
         return torch.cat((sums + self.helper.total + self.first, self.counts), dim=1)
 
     def reset(self, env_ids: EnvIds) -> None:
@@ -88,7 +89,7 @@ def test_a_third_partys_term_is_kept_without_code_of_its_own(make_env: MakeEnv) 
     second.load_state_dict(through_a_file(first.state_dict()))
     term = second.observation_manager.groups["policy"].terms["it"]
     assert term.instance is term._func  # not replaced
-    kept = term.instance
+    kept = as_kind(term.instance, Remembers)
     assert (kept.calls, len(kept.log), kept.recent.maxlen, type(kept.pair)) == (6, 6, 3, tuple)
     assert isinstance(kept.recent, deque)
     assert kept.helper.total == 6.0

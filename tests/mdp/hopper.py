@@ -10,6 +10,8 @@ from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, SceneEntityCfg
+from genelab.mdp import VelocityCommand
+from tests.narrow import as_kind
 
 MakeEnv = Callable[..., ManagerBasedRlEnv]
 
@@ -55,3 +57,8 @@ def observed(env: ManagerBasedRlEnv, func: Callable[..., Tensor], **params: Any)
     """What an observation term says now, of the second environment."""
     groups = {"policy": ObservationGroupCfg(terms={"term": ObservationTermCfg(func=func, params=params)})}
     return type(env.observation_manager)(groups, env).compute()["policy"][1].tolist()
+
+
+def twist(env: ManagerBasedRlEnv) -> VelocityCommand:
+    """The velocity that is asked for."""
+    return as_kind(env.commands.term("twist"), VelocityCommand)

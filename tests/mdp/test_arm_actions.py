@@ -15,6 +15,7 @@ from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import ConfigError
 from genelab.managers import ROBOT, EventTermCfg, Selection
+from genelab.mdp.arm_actions import DifferentialIkAction
 from genelab.scene import (
     ArticulationCfg,
     IdealPdActuatorCfg,
@@ -25,6 +26,7 @@ from genelab.scene import (
 )
 from genelab.sim import SimulationCfg
 from tests.kinematics import jacobian
+from tests.narrow import as_kind
 
 # Three rails and a turntable carry a hand of 2 kg in all; its fingers open along y.
 GANTRY = """
@@ -190,7 +192,7 @@ def test_joints_that_do_not_move_the_hand_have_no_part_in_it(make_env: MakeEnv) 
     arm = ik(joint_names=("turn", "left", "right"), body="right", point=point)
     env = make_env({"arm": arm}, TWINS, joint_pos={"turn": 0.3, "left": 0.4, "right": -0.5})
     env.reset()
-    term = env.action_manager.terms["arm"]
+    term = as_kind(env.action_manager.terms["arm"], DifferentialIkAction)
     term.chain.update()
     body = env.robot.body_names.index("right")
     place = env.robot.body_pos_w[:, body] + gm.quat_rotate(

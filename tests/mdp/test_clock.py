@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,17 @@ import torch
 
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv
-from genelab.errors import ConfigError
+from genelab.errors import ConfigError, UsageError
 from genelab.managers import EventTermCfg, ScheduleCfg
 from genelab.mdp import GaitClockCfg, ScriptedJointPositionActionCfg, VelocityCommandCfg
+from genelab.mdp.clock import get_clock
+from genelab.mdp.sensors import get_sensor
 from genelab.rl.export_metadata import describe_actions
+from genelab.rl.transforms import check_transforms, transforms_of
+from genelab.scene import ContactSensor
+from genelab.sim.mujoco_engine import MujocoEngine
 from tests.mdp.hopper import MakeEnv, pose, reward
+from tests.narrow import as_kind
 
 STEPS = {"left_leg": {"left": 0.2}, "right_leg": {"right": 0.1}}
 
@@ -37,7 +44,7 @@ def walker(
 
 def test_each_foot_lifts_and_stands_for_half_a_period(make_env: MakeEnv) -> None:
     env = walker(make_env)
-    clock = env.commands.term("gait")
+    clock = get_clock(env, "gait")
     clock.phase[:] = 0.0
     lifts = []
     for _ in range(8):
@@ -50,7 +57,7 @@ def test_each_foot_lifts_and_stands_for_half_a_period(make_env: MakeEnv) -> None
 
 def test_a_clock_may_follow_some_axes_alone(make_env: MakeEnv) -> None:
     env = walker(make_env)
-    clock = env.commands.term("gait")
+    clock = get_clock(env, "gait")
     clock.cfg.command_axes = (1, 2)
     for command, moves in (((1.0, 0.0, 0.0), False), ((1.0, 0.1, 0.0), True), ((0.0, 0.0, -0.2), True)):
         env.commands.term("twist").fix(torch.tensor([command] * 4).double())
@@ -60,7 +67,7 @@ def test_a_clock_may_follow_some_axes_alone(make_env: MakeEnv) -> None:
 
 def test_a_foot_lands_ahead_and_moves_back_evenly_while_it_stands(make_env: MakeEnv) -> None:
     env = walker(make_env)
-    clock = env.commands.term("gait")
+    clock = get_clock(env, "gait")
     sweeps = []
     for eighth in range(8):
         clock.phase[:] = eighth / 8
@@ -78,7 +85,7 @@ def test_a_foot_lands_ahead_and_moves_back_evenly_while_it_stands(make_env: Make
 
 def test_it_shows_sine_and_cosine_and_hides_at_rest(make_env: MakeEnv) -> None:
     env = walker(make_env)
-    clock = env.commands.term("gait")
+    clock = get_clock(env, "gait")
     clock.phase[:] = 0.0
     env.step(torch.zeros(4, 2))
     assert env.commands["gait"][1].tolist() == pytest.approx([math.sqrt(0.5)] * 2)
@@ -92,7 +99,7 @@ def test_it_shows_sine_and_cosine_and_hides_at_rest(make_env: MakeEnv) -> None:
 
 def test_it_runs_out_when_the_robot_is_to_stand(make_env: MakeEnv) -> None:
     env = walker(make_env)
-    clock = env.commands.term("gait")
+    clock = get_clock(env, "gait")
     clock.cfg.run_out = 0.025
     clock.phase[:] = torch.tensor([0.0, 0.5, 0.75, 0.75]).double()
     env.commands.term("twist").fix(torch.zeros(4, 3).double())
@@ -107,29 +114,29 @@ def test_it_runs_out_when_the_robot_is_to_stand(make_env: MakeEnv) -> None:
 
 
 def test_episodes_begin_anywhere_in_the_period(make_env: MakeEnv) -> None:
-    assert len(set(walker(make_env).commands.term("gait").phase.tolist())) == 4
+    assert len(set(get_clock(walker(make_env), "gait").phase.tolist())) == 4
 
 
 def test_feet_are_paid_for_being_where_the_clock_wants_them(make_env: MakeEnv) -> None:
     env = walker(make_env)
-    env.commands.term("gait").phase[:] = 0.25  # the left foot is at the top of its swing, the right one stands
+    get_clock(env, "gait").phase[:] = 0.25  # the left foot is at the top of its swing, the right one stands
     env.robot.write_joint_state(torch.tensor([0.08, 0.0]).double().repeat(4, 1), None, None)
     pose(env, z=0.6)  # soles at 0.08 and 0
     params = {"clock": "gait", "feet": "feet", "height": 0.1, "std": 0.02}
     assert reward(env, mdp.feet_height_phase, **params) == pytest.approx(math.exp(-1.0), rel=1e-4)
     assert reward(env, mdp.feet_height_phase, **params, ground=0.02) == pytest.approx(math.exp(-5.0), rel=1e-4)
     env.step(torch.zeros(4, 2))
-    env.commands.term("gait").phase[:] = 0.25
-    assert env.scene.sensor("contact").touching[1].tolist() == [False, True]
+    get_clock(env, "gait").phase[:] = 0.25
+    assert get_sensor(env, "contact", ContactSensor).touching[1].tolist() == [False, True]
     assert reward(env, mdp.feet_contact_phase, clock="gait", contact="contact") == 1.0
-    env.commands.term("gait").phase[:] = 0.75
+    get_clock(env, "gait").phase[:] = 0.75
     assert reward(env, mdp.feet_contact_phase, clock="gait", contact="contact") == 0.0
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
 def test_the_script_is_under_the_action(make_env: MakeEnv, share: float) -> None:
     env = walker(make_env, share)
-    env.commands.term("gait").phase[:] = 0.25
+    get_clock(env, "gait").phase[:] = 0.25
     env.step(torch.tensor([[1.0, -1.0]]).repeat(4, 1))
     assert env.robot.joint_pos_target[1].tolist() == pytest.approx([0.1 + share * 0.2, -0.1])
 
@@ -137,7 +144,7 @@ def test_the_script_is_under_the_action(make_env: MakeEnv, share: float) -> None
 def test_strides_follow_the_command(make_env: MakeEnv) -> None:
     env = walker(make_env, 0.5, {"left_leg": {"left": (0.3, 0.0, 0.0)}, "right_leg": {"right": (0.1, 0.4, 0.0)}})
     env.commands.term("twist").fix(torch.tensor([[1.0, 0.5, 9.0]]).double().repeat(4, 1))
-    env.commands.term("gait").phase[:] = 0.0  # the left foot lifts off, the right one lands
+    get_clock(env, "gait").phase[:] = 0.0  # the left foot lifts off, the right one lands
     env.step(torch.zeros(4, 2))
     assert env.robot.joint_pos_target[1].tolist() == pytest.approx([0.5 * -0.3, 0.5 * (0.1 + 0.2)])
     (action,) = describe_actions(env.action_manager.terms.values())
@@ -149,7 +156,7 @@ def test_strides_follow_the_command(make_env: MakeEnv) -> None:
 def test_legs_spread_as_far_as_the_command_is_fast(make_env: MakeEnv) -> None:
     env = walker(make_env, 0.5, spread={"left": (0.0, 0.2, 0.0), "right": (0.1, -0.2, 0.0)})
     env.commands.term("twist").fix(torch.tensor([[1.0, -0.5, 0.0]]).double().repeat(4, 1))
-    env.commands.term("gait").phase[:] = 0.0  # no foot is lifted
+    get_clock(env, "gait").phase[:] = 0.0  # no foot is lifted
     env.step(torch.zeros(4, 2))
     assert env.robot.joint_pos_target[1].tolist() == pytest.approx([0.5 * 0.1, 0.5 * (0.1 - 0.1)])
     (action,) = describe_actions(env.action_manager.terms.values())
@@ -161,16 +168,26 @@ def test_legs_spread_as_far_as_the_command_is_fast(make_env: MakeEnv) -> None:
 def test_the_script_may_fade(make_env: MakeEnv) -> None:
     fade = {"fade": ScheduleCfg(start=1.0, end=0.0, steps=2)}
     env = walker(make_env, schedules=fade)
-    env.cfg.actions["legs"].schedule = "fade"
+    as_kind(env.cfg.actions["legs"], ScriptedJointPositionActionCfg).schedule = "fade"
     targets = []
     for _ in range(3):
-        env.commands.term("gait").phase[:] = 0.25
+        get_clock(env, "gait").phase[:] = 0.25
         env.step(torch.zeros(4, 2))
         targets.append(env.robot.joint_pos_target[1, 0].item())
     assert targets == pytest.approx([0.2, 0.1, 0.0])
     ended = ScriptedJointPositionActionCfg(steps=STEPS, schedule="fade")
     ended.end_schedules({"fade": 0.25})
     assert (ended.share, ended.schedule) == (0.25, None)
+
+
+def test_a_policy_is_judged_above_as_much_of_the_script_as_it_was_trained_for(make_env: MakeEnv) -> None:
+    trained = walker(make_env, 0.5, schedules={"fade": ScheduleCfg(start=1.0, end=0.4, steps=2)})
+    as_kind(trained.cfg.actions["legs"], ScriptedJointPositionActionCfg).schedule = "fade"
+    saved = transforms_of(trained)
+    assert saved["env.actions.legs.share"] == 0.2  # what will be left of it
+    check_transforms(saved, walker(make_env, 0.2), Path("policy.pt"))
+    with pytest.raises(UsageError, match=r"share 0.2, here 1: pass `env.actions.legs.share=0.2`"):
+        check_transforms(saved, walker(make_env), Path("policy.pt"))
 
 
 def test_metadata_tell_the_script(make_env: MakeEnv) -> None:
@@ -208,7 +225,7 @@ def test_a_hand_turns_the_root_upright_carries_and_leads_it(make_env: MakeEnv) -
     tilted = (math.cos(0.1), math.sin(0.1), 0.0, 0.0)  # rolled by 0.2 rad
     pose(env, quat=tilted, z=0.5)
     env.event_manager.advance(env.step_dt)
-    wrench = env.scene.engine._views["xfrc_applied"][1, env.robot.body_ids[0]].tolist()
+    wrench = as_kind(env.scene.engine, MujocoEngine)._views["xfrc_applied"][1, env.robot.body_ids[0]].tolist()
     force, torque = wrench[:3], wrench[3:]
     assert torque[0] == pytest.approx(-80.0 * math.sin(0.2))
     assert force[2] == pytest.approx(800.0 * 0.1)
@@ -222,7 +239,7 @@ def test_a_hand_lets_go(make_env: MakeEnv) -> None:
     forces = []
     for _ in range(4):
         env.step(torch.zeros(4, 2))
-        forces.append(env.scene.engine._views["xfrc_applied"][1].abs().max().item())
+        forces.append(as_kind(env.scene.engine, MujocoEngine)._views["xfrc_applied"][1].abs().max().item())
     assert forces[0] > 1.0
     assert forces[1:] == [0.0, 0.0, 0.0]
-    assert not env.event_manager.terms["hand"]._func.holds
+    assert not as_kind(env.event_manager.terms["hand"]._func, mdp.HelpingWrench).holds

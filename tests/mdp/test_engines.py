@@ -13,8 +13,12 @@ from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import EventTermCfg, ScheduleCfg
 from genelab.mdp import GaitClockCfg, ScriptedJointPositionActionCfg, VelocityCommandCfg
+from genelab.mdp.clock import get_clock
 from genelab.sim.cfg import EngineName
+from genelab.sim.genesis_engine import GenesisEngine
+from genelab.sim.mujoco_engine import MujocoEngine
 from tests.mdp.hopper import MakeEnv, pose
+from tests.narrow import as_kind
 
 pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels
 
@@ -33,14 +37,14 @@ def helped_walker(make_env: MakeEnv, engine: EngineName) -> ManagerBasedRlEnv:
         schedules={"hand": ScheduleCfg(start=1.0, end=0.0, steps=8)},
     )
     pose(env, quat=(math.cos(0.1), math.sin(0.1), 0.0, 0.0), z=1.5)  # rolled by 0.2 rad
-    env.commands.term("gait").phase[:] = 0.0
+    get_clock(env, "gait").phase[:] = 0.0
     return env
 
 
 def wrench(env: ManagerBasedRlEnv) -> Tensor:
     """Force and torque on the root, `(N, 6)`, as the engine holds them."""
     engine = env.scene.engine
-    held = engine._wrench if engine.name == "genesis" else engine._views["xfrc_applied"]
+    held = engine._wrench if isinstance(engine, GenesisEngine) else as_kind(engine, MujocoEngine)._views["xfrc_applied"]
     return held[:, env.robot.body_ids[0]].clone()
 
 
@@ -67,7 +71,7 @@ def test_a_helped_walker_goes_the_same_way_on_both_engines(make_env: MakeEnv) ->
     assert strengths[0] > 10.0
     assert strengths[6] > 0.0
     assert strengths[8:] == [0.0] * 4
-    assert not genesis.scene.engine._wrench_set
+    assert not as_kind(genesis.scene.engine, GenesisEngine)._wrench_set
     left, right = zip(*targets, strict=True)
     # The action's 0.05 m, and 0.2 m more at the top of a swing: a period is eight steps.
     assert left[1:8] == pytest.approx([0.15, 0.25, 0.15, 0.05, 0.05, 0.05, 0.05], abs=1e-9)

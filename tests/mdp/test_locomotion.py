@@ -20,12 +20,15 @@ from genelab.managers import (
     SceneEntityCfg,
     ScheduleCfg,
     TerminationTermCfg,
+    adapt,
 )
 from genelab.mdp import VelocityCommandCfg, VelocityStage
-from genelab.scene import InitialStateCfg, RigidObjectCfg, SceneCfg, mjcf_text
-from genelab.scene.terrains import FlatCfg, TerrainGeneratorCfg
+from genelab.mdp.sensors import get_sensor
+from genelab.scene import ContactSensor, InitialStateCfg, RigidObjectCfg, SceneCfg, mjcf_text
+from genelab.scene.terrains import FlatCfg, GeneratedTerrain, TerrainGeneratorCfg
 from genelab.sim import SimulationCfg
-from tests.mdp.hopper import GAIT, TRUNK, MakeEnv, observed, pose, reward
+from tests.mdp.hopper import GAIT, TRUNK, MakeEnv, observed, pose, reward, twist
+from tests.narrow import as_kind
 
 LEFT_90 = (math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))
 ROLL_30 = (math.cos(math.pi / 12), math.sin(math.pi / 12), 0.0, 0.0)
@@ -102,7 +105,7 @@ def test_feet_in_the_air_on_the_ground_and_landing(make_env: MakeEnv) -> None:
     for _ in range(12):
         env.step(torch.zeros(4, 2))
         landings.append(swing.compute().tolist())
-    contact = env.scene.sensor("contact")
+    contact = get_sensor(env, "contact", ContactSensor)
     assert contact.touching.all()
     # Falls 2 cm; the first reading is after one step of 0.01 s, so the peak seen is 0.02 − 5·0.01² to a substep.
     landed = [row for row in landings if row[0] > 0]
@@ -172,7 +175,7 @@ def test_shares_of_standing_forward_and_heading_commands(make_env: MakeEnv) -> N
         heading_share=0.5,
     )
     env = make_env(num_envs=4000, commands={"twist": command})
-    values, term = env.commands["twist"], env.commands.term("twist")
+    values, term = env.commands["twist"], twist(env)
     stands = (values == 0).all(dim=1)
     forward = (values[:, 0] > 0) & (values[:, 1:] == 0).all(dim=1)
     assert stands.double().mean().item() == pytest.approx(0.2, abs=0.02)
@@ -196,7 +199,7 @@ def test_a_share_of_commands_along_one_axis(make_env: MakeEnv) -> None:
         heading_share=1.0,
     )
     env = make_env(num_envs=4000, commands={"twist": command})
-    asked, holds = env.commands["twist"] != 0, env.commands.term("twist").holds_heading
+    asked, holds = env.commands["twist"] != 0, twist(env).holds_heading
     alone = asked.sum(dim=1) == 1
     assert alone.double().mean().item() == pytest.approx(0.7, abs=0.03)
     assert asked[alone].double().mean(dim=0).tolist() == pytest.approx([3 / 7, 2 / 7, 2 / 7], abs=0.03)
@@ -383,7 +386,7 @@ def test_who_falls_or_leaves_the_terrain_ends(make_env: MakeEnv) -> None:
 def test_levels_follow_the_way_that_was_walked(make_env: MakeEnv) -> None:
     levels = CurriculumTermCfg(func=mdp.terrain_levels_vel, params={"command": "twist", "promote_distance": 2.0})
     env = make_env(terrain=FLAT, curriculum={"levels": levels})
-    terrain, term = env.scene.terrain, env.commands.term("twist")
+    terrain, term = as_kind(env.scene.terrain, GeneratedTerrain), twist(env)
     terrain.move(None, torch.ones(4).bool(), torch.zeros(4).bool(), env.rng)
     env.reset()
     assert terrain.levels.tolist() == [1, 1, 1, 1]
@@ -399,9 +402,24 @@ def test_levels_follow_the_way_that_was_walked(make_env: MakeEnv) -> None:
     assert env.robot.root_pos_w[0, :2].tolist() == pytest.approx(terrain.origins[2, 0, :2].tolist())
 
 
+def test_who_fell_goes_to_easier_ground_however_far_it_came(make_env: MakeEnv) -> None:
+    levels = adapt(mdp.terrain_levels_vel, command="twist", promote_distance=2.0, demote_failures=True)
+    env = make_env(terrain=FLAT, curriculum={"levels": levels})
+    terrain = as_kind(env.scene.terrain, GeneratedTerrain)
+    terrain.move(None, torch.ones(4).bool(), torch.zeros(4).bool(), env.rng)
+    env.reset()
+    where = env.robot.root_pos_w.clone()
+    where[:2, 0] += 2.5  # far enough
+    env.robot.write_root_pose(torch.cat((where, env.robot.root_quat_w), dim=1), None)
+    env.termination_manager.terminated = torch.tensor([True, False, True, False])
+    env.episode_length_buf[:] = 50
+    env._reset_envs(torch.arange(4))
+    assert terrain.levels.tolist() == [0, 2, 0, 1]
+
+
 def test_the_way_along_the_command_is_measured(make_env: MakeEnv) -> None:
     env = make_env()
-    term = env.commands.term("twist")
+    term = twist(env)
     term.fix(torch.tensor([[0.6, 0.8, 0.0]]).double())
     pose(env, z=2.0, velocity=(0.5, 0.0, 0.0, 0.0, 0.0, 0.0))
     for _ in range(10):
@@ -414,7 +432,7 @@ def test_commands_grow_with_the_steps_made(make_env: MakeEnv) -> None:
     stages = (VelocityStage(step=2, lin_vel_x=(-2.0, 3.0)), VelocityStage(step=4, ang_vel_z=(-1.0, 1.0)))
     params = {"command": "twist", "stages": stages}
     env = make_env(curriculum={"ranges": CurriculumTermCfg(func=mdp.command_ranges, params=params)})
-    term = env.commands.term("twist")
+    term = twist(env)
     seen = []
     for _ in range(5):
         env.step(torch.zeros(4, 2))
@@ -424,7 +442,7 @@ def test_commands_grow_with_the_steps_made(make_env: MakeEnv) -> None:
     assert seen[1] == ((-2.0, 3.0), (-0.5, -0.5), 3.0)
     assert seen[3] == ((-2.0, 3.0), (-1.0, 1.0), 3.0)
     assert term.cfg.lin_vel_x == (1.0, 1.0)  # a config is what somebody wrote
-    assert term.cfg_in_force().lin_vel_x == (-2.0, 3.0)
+    assert as_kind(term.cfg_in_force(), VelocityCommandCfg).lin_vel_x == (-2.0, 3.0)
 
 
 def growing() -> dict[str, CurriculumTermCfg]:

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from genelab import mdp
-from genelab.config import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.mdp.probe_starts import Deal, deal, kinds_of, robots_per_direction, start_on_relief
+from genelab.mdp.sensors import get_sensor
 from genelab.mdp.velocity_probe import directions_of
 from genelab.rl.world import eval_cfg
+from genelab.scene import PointsSensor
 from genelab.scene.terrains import (
     BoxesCfg,
     GeneratedTerrain,
@@ -22,6 +23,8 @@ from genelab.scene.terrains import (
     SteppingStonesCfg,
     TerrainGeneratorCfg,
 )
+from tests.mdp.hopper import twist
+from tests.narrow import as_kind, present
 
 ROUGH = "Genelab-Velocity-Rough-Unitree-{}-v0"
 COLUMNS = ("stairs", "stairs", "boxes", "slope")
@@ -64,14 +67,14 @@ def test_what_cannot_be_dealt_evenly_is_refused() -> None:
 
 def started(robot: str) -> tuple[ManagerBasedRlEnv, Deal, torch.Tensor]:
     """The rough task of a robot, easiest and hardest level, after its robots were put onto the relief."""
-    cfg = TASKS.get(ROUGH.format(robot)).play_env
-    cfg.scene.terrain.rows = 2
+    cfg = rl_cfg(ROUGH.format(robot), play=True)
+    as_kind(cfg.scene.terrain, TerrainGeneratorCfg).rows = 2
     env = ManagerBasedRlEnv(eval_cfg(cfg, 9 * 6 * 2))
     term = env.commands.term("twist")
     command = torch.tensor(list(directions_of(**term.ranges).values())).repeat_interleave(12, dim=0)
     term.fix(command)
     env.reset(seed=0)
-    dealt = deal(env.scene.terrain.cfg, 9, env.num_envs)
+    dealt = deal(as_kind(env.scene.terrain, GeneratedTerrain).cfg, 9, env.num_envs)
     observations = start_on_relief(env, env.robot, dealt, command)
     seen = mdp.height_scan(env, "scan").clamp(-1.0, 2.0)
     assert observations["policy"][:, -187:].allclose(seen, atol=1e-6)  # what is observed is from there
@@ -83,14 +86,14 @@ def test_robots_start_on_the_relief_not_inside_it_and_go_across_their_cell(robot
     env, dealt, command = started(robot)
     terrain, at = env.scene.terrain, env.robot.root_pos_w
     assert isinstance(terrain, GeneratedTerrain)
-    assert env.commands.term("twist").probe().robots == 9 * 60
+    assert twist(env).probe().robots == 9 * 60
     assert terrain.levels.equal(dealt.levels)
     assert terrain.kinds.equal(dealt.columns)
     away = (at - terrain.env_origins)[:, :2]
     assert away.abs().amax(dim=1).min() > 2.0  # the platform ends at 1 m, the cell at 4 m
     assert away.abs().amax(dim=1).max() < 3.0
     assert terrain.in_own_cell(at).all()
-    feet = env.scene.sensors["feet"].pos_w
+    feet = get_sensor(env, "feet", PointsSensor).pos_w
     clearance = feet[..., 2] - terrain.height_at(feet)
     assert clearance.min() > 0.0
     assert clearance.amin(dim=1).max() < 0.3  # and none falls from a height
@@ -106,13 +109,15 @@ def test_robots_start_on_the_relief_not_inside_it_and_go_across_their_cell(robot
 
 
 def test_nobody_starts_over_a_hole() -> None:
-    cfg = TASKS.get(ROUGH.format("Go1")).play_env
+    cfg = rl_cfg(ROUGH.format("Go1"), play=True)
     stones = SteppingStonesCfg(gap=(0.2, 0.2), stone_size=0.8)
-    cfg.scene.terrain = TerrainGeneratorCfg(sub_terrains={"stones": stones}, columns=2, rows=2, max_init_level=None)
+    ground = TerrainGeneratorCfg(sub_terrains={"stones": stones}, columns=2, rows=2, max_init_level=None)
+    cfg.scene.terrain = ground
     env = ManagerBasedRlEnv(eval_cfg(cfg, 16))
     env.reset(seed=0)
-    start_on_relief(env, env.robot, deal(cfg.scene.terrain, 1, 16), torch.zeros(16, 3))
-    assert env.scene.terrain.height_at(env.robot.root_pos_w) == pytest.approx(torch.zeros(16))
-    feet = env.scene.sensors["feet"].pos_w
-    assert env.scene.terrain.height_at(feet) == pytest.approx(torch.zeros(16, 4), abs=1e-6)
+    start_on_relief(env, env.robot, deal(ground, 1, 16), torch.zeros(16, 3))
+    terrain = present(env.scene.terrain)
+    assert terrain.height_at(env.robot.root_pos_w) == pytest.approx(torch.zeros(16))
+    feet = get_sensor(env, "feet", PointsSensor).pos_w
+    assert terrain.height_at(feet) == pytest.approx(torch.zeros(16, 4), abs=1e-6)
     env.close()

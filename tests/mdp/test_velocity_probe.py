@@ -18,6 +18,8 @@ from genelab.rl.probe import probes_of, run_probe
 from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, InitialStateCfg, SceneCfg, mjcf_text
 from genelab.scene.terrains import FlatCfg, GeneratedTerrain, TerrainCfg, TerrainGeneratorCfg
 from genelab.sim import SimulationCfg
+from tests.mdp.hopper import twist
+from tests.narrow import present
 
 PUCK = """
 <mujoco>
@@ -125,8 +127,7 @@ def test_it_reports_the_share_of_each_direction_and_who_fell(
     share, falls = torch.full((36,), 0.75), torch.zeros(36, dtype=torch.bool)
     share[4:8] = torch.tensor([0.5, 0.5, 0.5, 1.0])  # backward: the median is not moved by one
     falls[9:11] = True  # two that go left
-    wanted = env.commands.term("twist").probe()
-    assert wanted is not None
+    wanted = twist(env).probe()
     probe = run_probe(env, moving(env, share, falls), wanted, seed=0)
     found = {direction.name: direction for direction in probe.directions}
     assert probe.report()["envs_per_direction"] == 4
@@ -150,12 +151,11 @@ def test_each_kind_of_ground_is_judged_by_itself_and_nobody_beyond_his_cell(monk
         sub_terrains={"grass": FlatCfg(), "sand": FlatCfg()}, cell_size=4.0, rows=3, columns=2, max_init_level=1
     )
     env = puck_env(ground, 9 * 8)
-    assert env.commands.term("twist").probe().rounds == 1
+    assert twist(env).probe().rounds == 1
     grass = torch.tensor([True] * 4 + [False] * 4).repeat(9)
     share, falls = torch.where(grass, 1.0, 0.5), torch.zeros(72, dtype=torch.bool)
     falls[8:10] = True  # two of those that go backward, on grass
-    wanted = env.commands.term("twist").probe()
-    assert wanted is not None
+    wanted = twist(env).probe()
     probe = run_probe(env, moving(env, share, falls), wanted, seed=0)
     found = {kind: {one.name: one for one in directions} for kind, directions in probe.kinds.items()}
     assert list(found) == ["grass", "sand"]
@@ -184,8 +184,7 @@ def test_robots_take_turns_where_there_are_fewer_environments(monkeypatch: pytes
         if dones is None:
             rounds.append(env.commands["twist"].tolist())
 
-    probe = env.commands.term("twist").probe()
-    assert probe is not None
+    probe = twist(env).probe()
     assert (probe.robots, probe.rounds) == (36, 5)
     run_probe(env, InferenceSetup(policy=setup.policy, reset=forget), probe, seed=0)
     asked = list(directions_of(COMMAND.lin_vel_x, COMMAND.lin_vel_y, COMMAND.ang_vel_z).values())
@@ -195,12 +194,12 @@ def test_robots_take_turns_where_there_are_fewer_environments(monkeypatch: pytes
     fractions = [direction.fraction for direction in probe.directions[:-1]]
     assert fractions == pytest.approx([0.5] * 8, abs=1e-3)
     assert (probe._time == 25).all()  # half a second of 20 ms counts for each robot, once
-    assert not env.commands.term("twist").fixed.any()  # others may be judged now
+    assert not present(env.commands.term("twist").fixed).any()  # others may be judged now
     env.close()
 
 
 def test_a_small_world_has_as_many_robots_per_direction_as_environments() -> None:
     env = puck_env(None, 3)
-    probe = env.commands.term("twist").probe()
+    probe = twist(env).probe()
     assert (probe.group, probe.rounds) == (3, 9)
     env.close()

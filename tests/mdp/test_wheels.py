@@ -18,6 +18,7 @@ from genelab.managers import ObservationGroupCfg, SceneEntityCfg, ScheduleCfg, o
 from genelab.managers.base import select
 from genelab.mdp import RollingActionCfg, VelocityCommandCfg, augment
 from genelab.rl.export_metadata import describe_actions
+from genelab.rl.transforms import transforms_of
 from genelab.scene import ArticulationCfg, ImplicitVelocityActuatorCfg, SceneCfg, mjcf_text
 from genelab.sim import SimulationCfg
 
@@ -111,6 +112,9 @@ def test_rolling_may_fade() -> None:
     action = play_cfg(cfg).actions["wheels"]
     assert isinstance(action, RollingActionCfg)
     assert (action.share, action.schedule) == (0.5, None)
+    env = ManagerBasedRlEnv(cfg)
+    assert transforms_of(env)["env.actions.wheels.share"] == 0.5
+    env.close()
 
 
 def test_a_row_of_another_width_is_refused() -> None:

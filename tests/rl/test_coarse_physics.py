@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +14,12 @@ from torch import Tensor
 import genelab_pendulum
 from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import ConfigError, UsageError
 from genelab.managers import MetricTermCfg
 from genelab.rl import EvalSettings, evaluate_task, train_task
 from genelab.rl.world import check_control_step, policy_on_task, world_of_run
+from tests.narrow import as_kind
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 TASK = "Test-Coarse-v0"
@@ -31,7 +33,8 @@ def physics_ms(env: ManagerBasedRlEnv) -> Tensor:
 def task() -> TaskCfg:
     """The pendulum, trained in one physics step of 0.01 s and judged in two of 0.005 s."""
     cfg = TASKS.get(PENDULUM)
-    for env in (cfg.env, cfg.play_env):
+    for each in (cfg.env, cfg.play_env):
+        env = as_kind(each, ManagerBasedRlEnvCfg)
         env.episode_length_s = 0.1
         env.metrics = {"physics_ms": MetricTermCfg(func=physics_ms)}
     cfg.env.simulation.dt, cfg.env.decimation = 0.01, 1
@@ -45,7 +48,7 @@ def _task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     TASKS.register(TASK, task)
 
 
-def evaluate(*words: str) -> tuple[int, dict]:
+def evaluate(*words: str) -> tuple[int, dict[str, Any]]:
     code = run(["eval", TASK, str(POLICY), "--episodes", "4", *words])
     return code, json.loads(Path("eval.json").read_text()) if code == 0 else {}
 
@@ -142,11 +145,25 @@ def test_a_run_that_changes_the_coarse_physics_is_judged_in_the_fine_ones() -> N
     assert fitting == {"env.seed": "7"}
 
 
+def test_an_override_of_a_whole_dict_is_one_of_what_is_in_it(capfd: pytest.CaptureFixture[str]) -> None:
+    def rough() -> TaskCfg:
+        cfg = task()
+        cfg.env.scene.entities["robot"].spec_args = {"sole": (2, 6)}
+        return cfg
+
+    TASKS.register("Test-Sole-v0", rough)
+    cfg, fitting = world_of_run("Test-Sole-v0", {"env.scene.entities.robot.spec_args": "{}", "env.seed": "7"})
+    assert (cfg.scene.entities["robot"].spec_args, fitting) == ({}, {"env.seed": "7"})
+    words = ["--physics", "coarse", "--env.scene.entities.robot.spec_args={}"]
+    assert run(["eval", "Test-Sole-v0", str(POLICY), *words]) == 2
+    assert "env.scene.entities.robot.spec_args.sole: the coarse physics decides this itself" in capfd.readouterr().err
+
+
 def test_a_control_rate_that_is_not_judged_at_is_refused(tmp_path: Path) -> None:
     message = r"dt × env.decimation is 0.02 s, but a policy is judged with control steps of 0.01 s: change both$"
     with pytest.raises(ConfigError, match=message):
         train_task(TASK, num_envs=2, overrides={"env.simulation.dt": "0.02"}, log_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    cfg = task().env
+    cfg = as_kind(task().env, ManagerBasedRlEnvCfg)
     cfg.simulation.dt, cfg.decimation = 0.0025, 4
     check_control_step(TASK, cfg, {"env.simulation.dt": "0.0025", "env.decimation": "4"})

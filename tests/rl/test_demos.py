@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,11 @@ from genelab.rl.demos import load_demos
 @pytest.mark.parametrize("kind", ["<U8", "complex64", "datetime64[s]"])
 def test_demonstrations_are_real_numbers(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "demos.npz"
-    arrays = {"obs_policy": np.zeros((3, 2, 4)), "next_obs_policy": np.zeros((3, 2, 4)), "actions": np.zeros((3, 2, 1))}
+    arrays: dict[str, Any] = {
+        "obs_policy": np.zeros((3, 2, 4)),
+        "next_obs_policy": np.zeros((3, 2, 4)),
+        "actions": np.zeros((3, 2, 1)),
+    }
     arrays |= {name: np.zeros((3, 2)) for name in ("rewards", "dones", "truncateds")}
     np.savez(path, **arrays)
     assert len(load_demos(path, 2, {"policy": 4}, 1, 1.0)) == 3

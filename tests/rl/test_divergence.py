@@ -12,10 +12,11 @@ from torch import Tensor
 
 from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv, rl_cfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.rl import train_task
 from genelab.rl.config import RlGamesAgentCfg, Sb3AgentCfg, Sb3OffPolicyCfg, Sb3OnPolicyCfg, SkrlAgentCfg
 from genelab.rl.finite import FiniteGuard, NotFiniteError, first_not_finite
+from tests.narrow import as_kind
 from tests.rl.helpers import PENDULUM, train_agent
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -94,7 +95,7 @@ def test_large_numbers_are_numbers() -> None:
 def test_a_benchmark_of_a_broken_reward_says_so(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     def task() -> TaskCfg:
         cfg = TASKS.get(PENDULUM)
-        cfg.env.rewards["alive"].func = nothing
+        as_kind(cfg.env, ManagerBasedRlEnvCfg).rewards["alive"].func = nothing
         return cfg
 
     monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))

@@ -13,11 +13,19 @@ from genelab.config import to_dict
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError
 from genelab.rl import EvalSettings, resume_task, train_task
-from genelab.rl.config import BackendConfig, RlGamesAgentCfg, Sb3AgentCfg, Sb3OnPolicyCfg, SkrlAgentCfg
+from genelab.rl.config import (
+    BackendConfig,
+    RlGamesAgentCfg,
+    RslRlOnPolicyRunnerCfg,
+    Sb3AgentCfg,
+    Sb3OnPolicyCfg,
+    SkrlAgentCfg,
+)
 from genelab.rl.eval_callback import _in_words
 from genelab.rl.monitor import TrainMonitor
 from genelab.rl.training import Training
 from genelab.rl.world import eval_cfg
+from tests.narrow import as_kind
 from tests.rl.helpers import PENDULUM, train_agent
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -26,9 +34,8 @@ _SHORT = {"env.episode_length_s": "0.2"}
 SMALL: dict[str, Any] = {"hidden_dims": (8,), "save_interval": 1}
 
 
-def rsl_rl() -> BackendConfig:
-    agent = TASKS.get(PENDULUM).agent
-    assert agent is not None
+def rsl_rl() -> RslRlOnPolicyRunnerCfg:
+    agent = as_kind(TASKS.get(PENDULUM).agent, RslRlOnPolicyRunnerCfg)
     agent.num_steps_per_env, agent.max_iterations, agent.save_interval = 8, 3, 1
     return agent
 
@@ -71,7 +78,7 @@ def test_every_second_iteration_and_the_last_are_evaluated(
     save = TrainMonitor.save
 
     def note(self: TrainMonitor, stem: str) -> Path:
-        bests[stem] = self.state(0)["best"]
+        bests[stem] = self.state()["best"]
         return save(self, stem)
 
     monkeypatch.setattr(TrainMonitor, "save", note)
@@ -95,9 +102,9 @@ def test_every_second_iteration_and_the_last_are_evaluated(
 
 def task_with_its_own_play_config() -> TaskCfg:
     cfg = TASKS.get(PENDULUM)
-    cfg.play_env.scene.env_spacing = 7.0  # as a rough task begins on other levels
-    cfg.agent = rsl_rl()
-    cfg.agent.max_iterations = 1
+    cfg.playing.scene.env_spacing = 7.0  # as a rough task begins on other levels
+    cfg.agent = agent = rsl_rl()
+    agent.max_iterations = 1
     return cfg
 
 

@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -330,7 +331,7 @@ def test_all_engines_are_compared_in_one_file(
 def test_more_than_two_engines_are_compared_with_the_first(
     checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def evaluation(spec: EvalSpec, *rest: object) -> dict:
+    def evaluation(spec: EvalSpec, *rest: object) -> dict[str, Any]:
         if spec.overrides["env.simulation.engine"] == "stiff":
             raise ModelError("the stiff engine cannot express joints")
         return fake_evaluation(spec)
@@ -357,7 +358,7 @@ def test_more_than_two_engines_are_compared_with_the_first(
 def test_what_one_engine_gave_is_kept_if_the_next_crashes(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(spec: EvalSpec, *rest: object) -> dict:
+    def crash(spec: EvalSpec, *rest: object) -> dict[str, Any]:
         if spec.overrides["env.simulation.engine"] == "genesis":
             raise KeyboardInterrupt
         return fake_evaluation(spec)
@@ -388,7 +389,7 @@ class Sign(Probe):
     def end(self) -> None:
         self.steps.append(-1)
 
-    def report(self) -> dict:
+    def report(self) -> dict[str, Any]:
         return {"steps": self.steps}
 
 
@@ -398,11 +399,11 @@ def test_an_evaluation_builds_one_world_and_its_probes_take_turns_in_it(
     built, loaded = [], []
 
     class Counted(ManagerBasedRlEnv):
-        def __init__(self, *args: object, **options: object) -> None:
+        def __init__(self, *args: Any, **options: Any) -> None:
             built.append(self)
             super().__init__(*args, **options)
 
-    def load(*args: object, **options: object) -> InferenceSetup:
+    def load(*args: Any, **options: Any) -> InferenceSetup:
         loaded.append(args)
         return load_policy(*args, **options)
 
@@ -436,7 +437,7 @@ def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pyte
     assert said == ["no velocity probe: a recurrent TorchScript policy acts for one robot; export it as ONNX"]
 
 
-def fake_evaluation(spec: EvalSpec, *rest: object) -> dict:
+def fake_evaluation(spec: EvalSpec, *rest: object) -> dict[str, Any]:
     engine = spec.overrides["env.simulation.engine"]
     mean = {"genesis": 30.0}.get(engine, 40.0)
     metrics = {"return_mean": mean, "length_mean": 9.0, "success_rate": None}

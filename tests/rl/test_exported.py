@@ -13,11 +13,13 @@ import torch
 from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError
+from genelab.mdp import JointPositionActionCfg
 from genelab.rl import export_task, train_task
 from genelab.rl.evaluator import evaluate
 from genelab.rl.exported import acts_alone, load_exported
 from genelab.rl.policies import load_policy
 from genelab.rl.world import eval_cfg
+from tests.narrow import as_kind
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"
@@ -117,7 +119,7 @@ def test_actions_that_mean_something_else_are_refused(home: Path) -> None:
     cfg = eval_cfg(rl_cfg(PENDULUM, play=True), 1)
     cfg.observations["policy"].terms["joint_vel"].scale = 3.0  # the file has its own
     load_exported(ManagerBasedRlEnv(cfg), home / "mlp.onnx")
-    cfg.actions["cart"].scale = 5.0
+    as_kind(cfg.actions["cart"], JointPositionActionCfg).scale = 5.0
     with pytest.raises(UsageError, match=r"scale 1, here 5: pass `env\.actions\.cart\.scale=1`$"):
         load_exported(ManagerBasedRlEnv(cfg), home / "mlp.onnx")
 

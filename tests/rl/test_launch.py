@@ -17,6 +17,7 @@ import torch
 from genelab.cli.main import run
 from genelab.config import load_json
 from genelab.rl import train_task
+from genelab.rl.launch.seeds import train_seeds
 from genelab.rl.rank import Rank
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
@@ -44,11 +45,9 @@ if "RANK" in os.environ:
 """
 
 LAUNCHER_OF_SLEEPERS = f"""
-import sys
-from genelab.rl.launch import seeds
+from genelab.rl.launch.seeds import train_seeds
 
-seeds.train_command = lambda words: [sys.executable, "-c", "import time; time.sleep(600)", *words]
-seeds.train_seeds("{TASK}", [1, 2], words=[], parallel=2)
+train_seeds("{TASK}", [1, 2], words=["-c", "import time; time.sleep(600)"], parallel=2)
 """
 
 RANK_1_BREAKS = """
@@ -128,7 +127,7 @@ def test_each_seed_is_the_run_it_would_be_alone_and_one_that_fails_stops_none(
     for seed in (1, 3):
         path = parent / f"seed_{seed}"
         assert (record(path)["seed"], record(path)["status"], record(path)["num_envs"]) == (seed, "completed", 8)
-        assert "completed: 192 env steps" in (parent / f"seed_{seed}.log").read_text()
+        assert "completed: 1 iteration, 192 env steps" in (parent / f"seed_{seed}.log").read_text()
         assert load_json(path / "params" / "agent.json").algorithm.learning_rate == 0.002
         cores = len(os.sched_getaffinity(0))
         assert load_json(path / "params" / "env.json").simulation.threads == max(1, cores // 2)
@@ -181,11 +180,8 @@ def test_no_seed_outlives_its_launcher(number: signal.Signals, tmp_path: Path) -
         launcher.kill()
 
 
-def test_the_default_directory_of_seeds_has_task_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    from genelab.rl.launch import seeds
-
-    monkeypatch.setattr(seeds, "train_command", lambda words: [sys.executable, "-c", "print('no training')"])
-    (done,) = seeds.train_seeds(TASK.lower(), [5], words=[])
+def test_the_default_directory_of_seeds_has_task_and_time() -> None:
+    (done,) = train_seeds(TASK.lower(), [5], words=["-c", "print('no training')"])
     assert done.path.relative_to(Path.cwd()).parts[:3] == ("logs", "multi-seed", TASK)
     assert done.path.name == "seed_5"
     assert (done.state, done.last_words) == ("completed", "no training")
@@ -212,7 +208,7 @@ def test_ranks_share_the_environments_and_end_with_the_same_weights(capfd: pytes
     Path("keep_weights.py").write_text(KEEP_WEIGHTS)
     assert run([*TRAIN, "--ranks", "2", "--log-dir", "run", "--import", "keep_weights.py", "--seed", "7"]) == 0
     captured = capfd.readouterr()
-    assert captured.out.count("completed: 192 env steps") == 1
+    assert captured.out.count("completed: 1 iteration, 192 env steps") == 1
     assert captured.err.count("iteration 1/1") == 1
     assert (record(Path("run"))["num_envs"], record(Path("run"))["ranks"]) == (8, 2)
     assert len(list(Path("run").glob("events.out.tfevents*"))) == 1

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from genelab import TASKS, TaskCfg
+from genelab.envs import ManagerBasedEnvCfg
 from genelab.errors import UsageError
 from genelab.rl.config import Sb3AgentCfg
 from genelab.rl.locate import find_checkpoint, pretrained_policy
+from genelab.scene import SceneCfg
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 
@@ -70,13 +72,13 @@ def test_suffix_and_final_name_are_the_backends() -> None:
 
 
 def _sb3_task() -> TaskCfg:
-    return TaskCfg(env=None, agent=Sb3AgentCfg(experiment_name="test", timesteps=1))
+    return TaskCfg(env=ManagerBasedEnvCfg(scene=SceneCfg()), agent=Sb3AgentCfg(experiment_name="test", timesteps=1))
 
 
 def test_directories_that_are_no_run_say_so() -> None:
     make_run(Path("run"), "resume.pt")
     assert refusal("run") == "run: a directory without a checkpoint (model_*.pt)"
-    assert refusal("run", best=True) == "run has no best_model.pt: it was not trained with `evaluation`"
+    assert refusal("run", best=True) == "run has no best_model.pt: it was trained without `train_task.evaluation`"
     for seed in (1, 12):
         make_run(Path(f"many/seed_{seed}"), "model_final.pt")
     assert refusal("many") == "many has one run per seed, give one of them: seed_1, seed_12"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import wandb
-from wandb.proto.wandb_internal_pb2 import Record
+from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]  # it is made when it is loaded
 
 from genelab.cli.main import run
 from genelab.errors import GenelabError, UsageError
@@ -192,7 +192,7 @@ def test_a_missing_library_is_named_before_anything_is_written(
 
 def test_an_unknown_logger_is_refused() -> None:
     with pytest.raises(UsageError, match="unknown logger 'csv': choose one of tensorboard, wandb"):
-        train_task(TASK, logger="csv")
+        train_task(TASK, logger="csv")  # type: ignore[arg-type]
 
 
 def test_what_wandb_refuses_ends_the_run_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

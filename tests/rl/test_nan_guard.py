@@ -17,11 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv, rl_cfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.managers import EventTermCfg, RewardTermCfg
 from genelab.rl.finite import FiniteGuard, NotFiniteError
 from genelab.rl.nan_guard import NanGuard
 from genelab.viewer.web import WebViewer
+from tests.narrow import as_kind
 from tests.viewer.pages import free_port
 
 BAD_ENV = 5
@@ -44,7 +45,7 @@ def explode(env: ManagerBasedRlEnv, env_ids: Tensor) -> None:
 def bad_reward_task() -> TaskCfg:
     cfg = TASKS.get("GeneLab-Inverted-Pendulum-v0")
     for env in (cfg.env, cfg.play_env):
-        env.rewards["nothing"] = RewardTermCfg(func=reward_of_nothing, weight=1.0)
+        as_kind(env, ManagerBasedRlEnvCfg).rewards["nothing"] = RewardTermCfg(func=reward_of_nothing, weight=1.0)
     return cfg
 
 

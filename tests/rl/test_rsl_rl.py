@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from rsl_rl.models import MLPModel
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensordict import TensorDict
 
 from genelab import TASKS
@@ -20,8 +21,10 @@ from genelab.rl.backends import RslRlVecEnvWrapper, select_backend
 from genelab.rl.backends.rsl_rl.learner import kl_at
 from genelab.rl.backends.rsl_rl.networks import remember
 from genelab.rl.backends.rsl_rl.normalizer import accept_counts, meet_new_columns, widen_count
+from genelab.rl.config import RslRlOnPolicyRunnerCfg
 from genelab.rl.evaluator import evaluate
 from genelab.rl.world import eval_cfg
+from tests.narrow import as_kind, present
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 RNN = "GeneLab-Inverted-Pendulum-Memory-Rnn-v0"
@@ -74,12 +77,14 @@ def test_the_default_directory_is_named_by_backend_task_and_time() -> None:
     assert result.path.parts[:3] == ("logs", "rsl_rl", PENDULUM)
 
 
-def test_tensorboard_has_isaacs_keys() -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    result = train("run", iterations=8)
+def logged(result: TrainResult) -> EventAccumulator:
     events = EventAccumulator(str(result.path))
     events.Reload()
+    return events
+
+
+def test_tensorboard_has_isaacs_keys() -> None:
+    events = logged(train("run", iterations=8))
     tags = set(events.Tags()["scalars"])
     assert {
         "Train/mean_reward",
@@ -110,7 +115,7 @@ def test_the_network_is_the_checkpoints_whatever_the_config_says() -> None:
         there, here = (setup.policy(observations) for setup in setups)
     assert torch.equal(there, here)
     assert setups[1].actor is not None
-    assert (setups[1].actor.action_range, setups[1].actor.memory.hidden_dim) == ((-0.5, 0.5), 6)
+    assert (setups[1].actor.action_range, present(setups[1].actor.memory).hidden_dim) == ((-0.5, 0.5), 6)
 
 
 def test_a_checkpoint_that_does_not_tell_its_network_loads_by_the_config() -> None:
@@ -118,7 +123,7 @@ def test_a_checkpoint_that_does_not_tell_its_network_loads_by_the_config() -> No
     content = torch.load(result.checkpoint, weights_only=True)
     del content["genelab"]["agent"]
     torch.save(content, "old.pt")
-    env, agent = play_env(), TASKS.get(PENDULUM).agent
+    env, agent = play_env(), as_kind(TASKS.get(PENDULUM).agent, RslRlOnPolicyRunnerCfg)
     select_backend(agent).load(env, agent, Path("old.pt"))
     train("next", iterations=1, checkpoint=Path("old.pt"))
     agent.actor.hidden_dims = (8,)
@@ -193,13 +198,18 @@ def test_new_columns_are_normalised_by_their_own_numbers(monkeypatch: pytest.Mon
     first = train("first", overrides={**BLIND, **alone})
     seen: list[Any] = []
     get = RslRlVecEnvWrapper.get_observations
-    monkeypatch.setattr(RslRlVecEnvWrapper, "get_observations", lambda self: seen.append(get(self)) or seen[-1])
+
+    def look(env: RslRlVecEnvWrapper) -> Any:
+        seen.append(get(env))
+        return seen[-1]
+
+    monkeypatch.setattr(RslRlVecEnvWrapper, "get_observations", look)
     second = train("second", iterations=1, checkpoint=first.checkpoint, overrides=alone)
     before, after = weights(first.checkpoint), weights(second.checkpoint)
     for prefix, group in (("", "policy"), ("critic.", "critic")):
         count, mean, std = (f"{prefix}obs_normalizer.{name}" for name in ("count", "_mean", "_std"))
         data = torch.cat([observations[group] for observations in seen[1:25]])
-        assert (before[count], len(data)) == (1536, 384)
+        assert (before[count].item(), len(data)) == (1536, 384)
         assert after[count].tolist() == [[1920] * 4 + [384] * 3 + [1920]]
         torch.testing.assert_close(after[mean][0, 4:7], data[:, 4:7].mean(dim=0))
         torch.testing.assert_close(after[std][0, 4:7], data[:, 4:7].std(dim=0, correction=0))
@@ -245,20 +255,33 @@ def test_a_second_stage_may_scale_its_actions_otherwise() -> None:
 
 
 def test_the_strides_get_shorter_towards_the_end() -> None:
-    agent = TASKS.get(PENDULUM).agent
+    agent = as_kind(TASKS.get(PENDULUM).agent, RslRlOnPolicyRunnerCfg)
     assert [kl_at(agent, share) for share in (0.0, 1.0)] == [0.01, 0.01]
     agent.algorithm.desired_kl, agent.algorithm.final_kl = 0.04, 0.01
     assert [kl_at(agent, share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.04, 0.02, 0.01])
 
 
-def test_a_resumed_run_goes_on_with_the_stride_it_had(learners: list[Any]) -> None:
-    shorter = {"agent.algorithm.final_kl": "0.0025", "agent.save_interval": "2"}
+def test_noise_falls_to_its_bound_in_the_end() -> None:
+    run = train("run", overrides={"agent.actor.distribution.final_std": "0.01"})
+    noise = [event.value for event in logged(run).Scalars("Policy/mean_std")]
+    assert all(value <= 0.01 ** (i / 4) + 1e-6 for i, value in enumerate(noise))  # from 1.0, in four iterations
+    assert noise[-1] == pytest.approx(0.01**0.75)
+
+
+def test_a_resumed_run_goes_on_with_the_stride_and_the_noise_it_had(learners: list[Any]) -> None:
+    shorter = {
+        "agent.algorithm.final_kl": "0.0025",
+        "agent.actor.distribution.final_std": "0.25",
+        "agent.save_interval": "2",
+    }
     whole = train("whole", overrides=shorter)
     assert learners[-1]._runner.alg.desired_kl == pytest.approx(0.0025)
+    assert learners[-1]._runner.alg.actor.distribution.std_range[1] == pytest.approx(0.25)
     stop = lambda progress: progress.done == 2  # noqa: E731
     cut = train("cut", overrides=shorter, report=stop)
     assert cut.status == "interrupted"
     assert learners[-1]._runner.alg.desired_kl == pytest.approx(0.005)
+    assert learners[-1]._runner.alg.actor.distribution.std_range[1] == pytest.approx(0.5)
     assert equal(weights(whole.checkpoint), weights(resume_task(cut.path).checkpoint))
 
 

@@ -32,6 +32,7 @@ from genelab.rl.world import eval_cfg
 from genelab.scene import ArticulationCfg, ImplicitPdActuatorCfg, SceneCfg, mjcf_text
 from genelab.sim import SimulationCfg
 from genelab_pendulum.memory import TargetCommandCfg
+from tests.narrow import present
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 Train = Callable[..., TrainResult]
@@ -381,10 +382,10 @@ def test_it_says_what_the_replay_buffer_will_take(train: Train, learners: list[S
 # Demonstrations
 
 
-def write_demos(path: Path, num_envs: int = 4, steps: int = 15) -> dict[str, np.ndarray]:
+def write_demos(path: Path, num_envs: int = 4, steps: int = 15) -> dict[str, Any]:
     """Two episodes: ten steps that time out, or fail in the last environment, and five that the file breaks off."""
     rng = np.random.default_rng(0)
-    demos = {
+    demos: dict[str, Any] = {
         f"{when}_{name}": rng.uniform(-1, 1, (steps, num_envs, 1))
         for when in ("obs", "next_obs")
         for name in GOAL_GROUPS
@@ -440,7 +441,7 @@ def test_the_normaliser_sees_the_demonstrations(train: Train, learners: list[Sb3
     buffer, last = model.replay_buffer, model._last_original_obs
     seen = {name: np.append(buffer.observations[name][:35], last[name]) for name in GOAL_GROUPS}
     goals = np.append(seen["achieved_goal"], seen["desired_goal"])
-    statistics = get_statistics(model.get_vec_normalize_env())
+    statistics = present(get_statistics(model.get_vec_normalize_env()))
     for name, values in {"observation": seen["observation"], "achieved_goal": goals, "desired_goal": goals}.items():
         assert statistics[name]["count"] == pytest.approx(values.size, abs=1e-3)
         assert statistics[name]["mean"] == pytest.approx([values.mean()], abs=1e-4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -24,9 +24,12 @@ TINY = {"rollouts": 8, "hidden_dims": (16, 16), "batch_size": 32, "learning_star
 pytestmark = pytest.mark.usefixtures("alone")
 
 
+Algorithm = Literal["PPO", "A2C", "SAC"]
+
+
 def train(
     name: str,
-    algorithm: str = "PPO",
+    algorithm: Algorithm = "PPO",
     timesteps: int = 24,
     num_envs: int = 4,
     agent: dict[str, Any] = TINY,
@@ -37,7 +40,7 @@ def train(
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "SAC"])
-def test_a_run_that_stopped_within_a_rollout_goes_on_with_its_memory(algorithm: str) -> None:
+def test_a_run_that_stopped_within_a_rollout_goes_on_with_its_memory(algorithm: Algorithm) -> None:
     whole = train("whole", algorithm, timesteps=44)
     train("part", algorithm, timesteps=20)  # in the middle of a rollout; the memory of 20 steps is just full
     resumed = resume_task(Path("part"), max_iterations=44)
@@ -65,7 +68,7 @@ def test_the_memory_gets_the_observation_before_the_reset(learners: list[Any], s
 
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C"])
 def test_a_time_out_adds_the_value_of_where_it_ended(
-    algorithm: str, learners: list[Any], steps: list[tuple[Any, ...]]
+    algorithm: Algorithm, learners: list[Any], steps: list[tuple[Any, ...]]
 ) -> None:
     train("run", algorithm, timesteps=8, overrides={"env.episode_length_s": "0.05"})
     memory = learners[-1].agent.memory.tensors
@@ -75,11 +78,16 @@ def test_a_time_out_adds_the_value_of_where_it_ended(
     assert torch.equal(memory["truncated"][..., 0], truncated)
 
 
-def test_actions_are_clipped_where_the_environment_does_not() -> None:
-    seen: list[torch.Tensor] = []
+def test_actions_are_clipped_where_the_environment_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
     env = play_env()
     original = env.step
-    env.step = lambda action: seen.append(action) or original(action)  # type: ignore[method-assign]
+
+    def step(action: Any) -> Any:
+        seen.append(action)
+        return original(action)
+
+    monkeypatch.setattr(env, "step", step)
     for bound in (1.0, 100.0):
         wrapper = GenelabSkrlWrapper(env, bound)
         wrapper.step(torch.full((4, 1), -1e6))

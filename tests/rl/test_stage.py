@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from genelab import TASKS, TaskCfg
-from genelab.envs import ManagerBasedRlEnv, play_cfg, rl_cfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg, rl_cfg
 from genelab.errors import UsageError
 from genelab.managers import CurriculumTermCfg
 from genelab.rl import EvalSettings, train_task
 from genelab.rl.checkpoint import begin_at_stage
 from genelab.rl.config import RslRlModelCfg, RslRlOnPolicyRunnerCfg, Sb3AgentCfg, Sb3OnPolicyCfg
 from genelab.rl.exporter import export_task
-from genelab.rl.play import Player
+from genelab.rl.player import Player
 from genelab.rl.world import policy_on_task
+from tests.narrow import as_kind
 
 TASK = "Test-Growing-v0"
 REACHED = {"position_range": (0.85, 0.9)}
@@ -89,7 +90,7 @@ def test_the_policy_is_judged_with_the_commands_it_came_to(task: Any, make_agent
 def test_a_checkpoint_of_before_goes_back(task: Any) -> None:
     result = task(rsl_rl)
     cfg = TASKS.get(TASK)
-    env = ManagerBasedRlEnv(cfg.play_env)
+    env = ManagerBasedRlEnv(as_kind(cfg.play_env, ManagerBasedRlEnvCfg))
     player = Player(env, "trained", cfg.agent, result.checkpoint)
     term = env.commands.term("target")
     assert term.ranges == REACHED

@@ -91,7 +91,7 @@ SHELL = [
     ("subprocess:check_output", {"args": "touch owned", "shell": True}),
     ("genelab.rl.launch.process:Process", {"command": ["touch", "owned"], "env": {}}),
     ("genelab.config.files:atomic_write_text", {"path": "owned", "text": ""}),
-    ("genelab.scene.entity:Path.touch", {"self": "owned"}),
+    ("genelab.scene.incoming:Path.touch", {"self": "owned"}),
 ]
 
 

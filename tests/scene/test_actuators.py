@@ -23,6 +23,7 @@ from genelab.scene import (
 from genelab.sim import SolverCfg
 
 DT = 0.001
+MakeSlider = Callable[..., tuple[Scene, Articulation]]
 # A point of 2 kg that slides along x and y.
 SLIDER = """
 <mujoco>
@@ -40,7 +41,7 @@ SLIDER = """
 
 
 @pytest.fixture
-def make_slider(make_scene: Callable[..., Scene]) -> Callable[..., tuple[Scene, Articulation]]:
+def make_slider(make_scene: Callable[..., Scene]) -> MakeSlider:
     def make(
         *actuators: ActuatorCfg, head: str = "", x: str = "", tail: str = "", **simulation: object
     ) -> tuple[Scene, Articulation]:
@@ -67,7 +68,7 @@ def along_x(values: Tensor) -> list[float]:
     return values[:, 0].tolist()
 
 
-def test_implicit_pd(make_slider: Callable) -> None:
+def test_implicit_pd(make_slider: MakeSlider) -> None:
     scene, robot = make_slider(ImplicitPdActuatorCfg(joint_names=("x",), stiffness=20.0, damping=4.0))
     put(robot, 0.25, -0.5)
     robot.joint_pos_target[:, 0] = 1.0
@@ -78,7 +79,7 @@ def test_implicit_pd(make_slider: Callable) -> None:
     assert robot.joint_effort[:, 1].tolist() == [0.0] * 4  # nothing drives y
 
 
-def test_implicit_pd_is_integrated_implicitly_in_its_damping(make_slider: Callable) -> None:
+def test_implicit_pd_is_integrated_implicitly_in_its_damping(make_slider: MakeSlider) -> None:
     servo = ImplicitPdActuatorCfg(joint_names=("x",), stiffness=20.0, damping=4.0)
     scene, robot = make_slider(servo, solver=SolverCfg(integrator="implicitfast"))
     put(robot, 0.25, -0.5)
@@ -87,7 +88,7 @@ def test_implicit_pd_is_integrated_implicitly_in_its_damping(make_slider: Callab
     assert along_x(robot.joint_vel) == pytest.approx([-0.5 + DT * 17 / (2 + DT * 4)] * 4)
 
 
-def test_implicit_velocity(make_slider: Callable) -> None:
+def test_implicit_velocity(make_slider: MakeSlider) -> None:
     scene, robot = make_slider(ImplicitVelocityActuatorCfg(joint_names=("x",), damping=4.0))
     put(robot, 0.25, -0.5)
     robot.joint_vel_target[:, 0] = 2.0
@@ -96,7 +97,7 @@ def test_implicit_velocity(make_slider: Callable) -> None:
     assert along_x(robot.joint_vel) == pytest.approx([-0.5 + DT * 10 / 2] * 4)
 
 
-def test_ideal_pd_follows_position_velocity_and_effort(make_slider: Callable) -> None:
+def test_ideal_pd_follows_position_velocity_and_effort(make_slider: MakeSlider) -> None:
     scene, robot = make_slider(IdealPdActuatorCfg(joint_names=("x",), stiffness=20.0, damping=4.0))
     put(robot, 0.25, -0.5)
     robot.joint_pos_target[:, 0] = 1.0
@@ -108,7 +109,7 @@ def test_ideal_pd_follows_position_velocity_and_effort(make_slider: Callable) ->
     assert along_x(robot.joint_vel) == pytest.approx([-0.5 + DT * force / 2] * 4)
 
 
-def test_ideal_pd_sees_the_state_before_every_physics_step(make_slider: Callable) -> None:
+def test_ideal_pd_sees_the_state_before_every_physics_step(make_slider: MakeSlider) -> None:
     scene, robot = make_slider(IdealPdActuatorCfg(joint_names=("x",), stiffness=20.0))
     put(robot, 0.25, 1.0)
     scene.step(3)
@@ -122,7 +123,9 @@ def test_ideal_pd_sees_the_state_before_every_physics_step(make_slider: Callable
 
 
 @pytest.mark.parametrize("kind", [ImplicitPdActuatorCfg, IdealPdActuatorCfg])
-def test_the_effort_limit_cuts_the_force_both_ways(make_slider: Callable, kind: type) -> None:
+def test_the_effort_limit_cuts_the_force_both_ways(
+    make_slider: MakeSlider, kind: type[ImplicitPdActuatorCfg] | type[IdealPdActuatorCfg]
+) -> None:
     scene, robot = make_slider(kind(joint_names=("x",), stiffness=20.0, damping=0.0, effort_limit=5.0))
     put(robot, 0.0, 0.0)
     robot.joint_pos_target[:, 0] = torch.tensor([-1.0, -0.2, 0.2, 1.0])
@@ -133,7 +136,7 @@ def test_the_effort_limit_cuts_the_force_both_ways(make_slider: Callable, kind: 
 
 @pytest.mark.parametrize(("effort_limit", "force"), [(None, 3.0), (5.0, 5.0)])
 def test_the_joints_own_force_range_counts_only_without_an_effort_limit(
-    make_slider: Callable, effort_limit: float | None, force: float
+    make_slider: MakeSlider, effort_limit: float | None, force: float
 ) -> None:
     motor = IdealPdActuatorCfg(joint_names=("x",), effort_limit=effort_limit)
     scene, robot = make_slider(motor, x='actuatorfrcrange="-3 3"')
@@ -165,7 +168,7 @@ def dc_motor(effort_limit: float | None = None) -> DcMotorActuatorCfg:
     ],
 )
 def test_dc_motor_torque_speed_line(
-    make_slider: Callable, asked: float, effort_limit: float | None, forces: list[float]
+    make_slider: MakeSlider, asked: float, effort_limit: float | None, forces: list[float]
 ) -> None:
     for sign in (1.0, -1.0):
         scene, robot = make_slider(dc_motor(effort_limit))
@@ -177,7 +180,7 @@ def test_dc_motor_torque_speed_line(
 
 @pytest.mark.parametrize(("effort_limit", "force"), [(None, -10.0), (8.0, -8.0)])
 def test_dc_motor_never_brakes_beyond_its_limit(
-    make_slider: Callable, effort_limit: float | None, force: float
+    make_slider: MakeSlider, effort_limit: float | None, force: float
 ) -> None:
     scene, robot = make_slider(dc_motor(effort_limit))
     put(robot, 0.0, 100.0)  # where the line is at −40 N
@@ -185,7 +188,7 @@ def test_dc_motor_never_brakes_beyond_its_limit(
     assert along_x(robot.joint_effort) == pytest.approx([force] * 4)
 
 
-def test_numbers_by_joint(make_slider: Callable) -> None:
+def test_numbers_by_joint(make_slider: MakeSlider) -> None:
     servo = ImplicitPdActuatorCfg(
         joint_names=(".*",), stiffness={"x": 10.0, "y": 20.0}, damping=0.0, effort_limit={".*": 100.0, "y": 7.0}
     )
@@ -195,7 +198,7 @@ def test_numbers_by_joint(make_slider: Callable) -> None:
     assert robot.joint_effort[0].tolist() == pytest.approx([5.0, 7.0])
 
 
-def test_actuators_of_the_model_on_the_same_joints_are_replaced(make_slider: Callable) -> None:
+def test_actuators_of_the_model_on_the_same_joints_are_replaced(make_slider: MakeSlider) -> None:
     tail = '<actuator><position name="old" joint="x" kp="999"/><motor name="kept" joint="y"/></actuator>'
     scene, robot = make_slider(IdealPdActuatorCfg(joint_names=("x",)), tail=tail)
     model = scene.engine.model
@@ -206,7 +209,9 @@ def test_actuators_of_the_model_on_the_same_joints_are_replaced(make_slider: Cal
 
 
 @pytest.mark.parametrize("kind", [ImplicitPdActuatorCfg, IdealPdActuatorCfg])
-def test_defaults_of_the_model_are_not_for_our_actuators(make_slider: Callable, kind: type) -> None:
+def test_defaults_of_the_model_are_not_for_our_actuators(
+    make_slider: MakeSlider, kind: type[ImplicitPdActuatorCfg] | type[IdealPdActuatorCfg]
+) -> None:
     head = '<default><general ctrlrange="-.1 .1" forcerange="-.2 .2" gear="3"/></default>'
     scene, robot = make_slider(kind(joint_names=("x",), stiffness=20.0, damping=0.0), head=head)
     robot.joint_pos_target[:, 0] = 1.0
@@ -215,12 +220,12 @@ def test_defaults_of_the_model_are_not_for_our_actuators(make_slider: Callable, 
     assert along_x(robot.joint_vel) == pytest.approx([DT * 20 / 2] * 4)
 
 
-def test_two_actuators_on_one_joint_are_an_error(make_slider: Callable) -> None:
+def test_two_actuators_on_one_joint_are_an_error(make_slider: MakeSlider) -> None:
     with pytest.raises(ConfigError, match=r"^robot: two actuators drive the joint 'x'$"):
         make_slider(IdealPdActuatorCfg(joint_names=("x",)), IdealPdActuatorCfg(joint_names=(".*",)))
 
 
-def test_an_actuator_for_a_joint_that_is_not_there_is_an_error(make_slider: Callable) -> None:
+def test_an_actuator_for_a_joint_that_is_not_there_is_an_error(make_slider: MakeSlider) -> None:
     with pytest.raises(ConfigError, match=r"^robot actuator: nothing is called 'z'"):
         make_slider(IdealPdActuatorCfg(joint_names=("z",)))
 
@@ -234,7 +239,7 @@ def test_an_actuator_for_a_joint_that_is_not_there_is_an_error(make_slider: Call
     ],
     ids=lambda cfg: type(cfg).__name__,
 )
-def test_gains_of_some_environments(make_slider: Callable, cfg: ActuatorCfg) -> None:
+def test_gains_of_some_environments(make_slider: MakeSlider, cfg: ActuatorCfg) -> None:
     scene, robot = make_slider(cfg)
     actuator = robot.actuators["drive0"]
     stiffness = 0.0 if isinstance(cfg, ImplicitVelocityActuatorCfg) else 20.0
@@ -253,12 +258,12 @@ def test_gains_of_some_environments(make_slider: Callable, cfg: ActuatorCfg) -> 
     assert along_x(robot.joint_effort) == pytest.approx([p * 0.1 + d * rate for p, d in zip(kp, kd, strict=True)])
 
 
-def test_gains_have_the_precision_of_the_tensors(make_slider: Callable) -> None:
+def test_gains_have_the_precision_of_the_tensors(make_slider: MakeSlider) -> None:
     _, robot = make_slider(ImplicitPdActuatorCfg(joint_names=("x",), stiffness=20.0, damping=4.0), precision=32)
     assert [gain.dtype for gain in robot.actuators["drive0"].gains()] == [torch.float32] * 2
 
 
-def test_armature_and_frictionloss_reach_the_model(make_slider: Callable) -> None:
+def test_armature_and_frictionloss_reach_the_model(make_slider: MakeSlider) -> None:
     motor = IdealPdActuatorCfg(joint_names=(".*",), armature={"x": 0.5, "y": 0.75}, frictionloss=1.5)
     scene, robot = make_slider(motor)
     assert scene.engine.model.dof_armature.tolist() == [0.5, 0.75]
@@ -269,7 +274,7 @@ def test_armature_and_frictionloss_reach_the_model(make_slider: Callable) -> Non
     assert along_x(robot.joint_acc) == pytest.approx([10 / 2.5] * 4, rel=0.02)
 
 
-def test_without_armature_and_frictionloss_the_model_keeps_its_own(make_slider: Callable) -> None:
+def test_without_armature_and_frictionloss_the_model_keeps_its_own(make_slider: MakeSlider) -> None:
     scene, _ = make_slider(IdealPdActuatorCfg(joint_names=(".*",)))
     assert scene.engine.model.dof_armature.tolist() == [0.0, 0.25]
     assert scene.engine.model.dof_frictionloss.tolist() == [0.0, 0.5]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ CART = """
 """
 
 
-def floater(**state: object) -> ArticulationCfg:
+def floater(**state: Any) -> ArticulationCfg:
     motor = IdealPdActuatorCfg(joint_names=("shoulder",))
     return ArticulationCfg(
         spec=mjcf_text,
@@ -79,7 +80,7 @@ def floater(**state: object) -> ArticulationCfg:
     )
 
 
-def cart(**state: object) -> RigidObjectCfg:
+def cart(**state: Any) -> RigidObjectCfg:
     return RigidObjectCfg(spec=mjcf_text, spec_args={"xml": CART}, init_state=InitialStateCfg(**state))
 
 
@@ -116,7 +117,7 @@ def test_a_fixed_root_stands_at_its_initial_pose(make_scene: Callable[..., Scene
     assert entity.root_quat_w[3].tolist() == pytest.approx(YAW_90)
     assert entity.body_pos_w[3, 1].tolist() == pytest.approx([1.0, 2.5, 1.0])  # the cart, half a metre along y
     assert entity.root_lin_vel_w[3].tolist() == entity.root_ang_vel_b[3].tolist() == [0.0, 0.0, 0.0]
-    for write in (entity.write_root_pose, entity.write_root_velocity):
+    for write in (entity.write_root_pose, entity.write_root_velocity, entity.add_root_velocity):
         with pytest.raises(
             ConfigError, match=r"^'cart' is fixed to the world: its root (pose|velocity) cannot be set$"
         ):
@@ -189,6 +190,26 @@ def test_root_velocity_is_written_in_the_world_and_read_in_both_frames(make_scen
     # The engine's own reading of the same body agrees.
     assert entity.body_lin_vel_w[1, 0].tolist() == pytest.approx([1.0, 2.0, 3.0])
     assert entity.body_ang_vel_w[1, 0].tolist() == pytest.approx([4.0, 5.0, 6.0])
+
+
+def test_a_push_adds_to_the_velocity_in_the_world(make_scene: Callable[..., Scene]) -> None:
+    entity = make_scene({"robot": floater()})["robot"]
+    pose = torch.tensor([[0.0, 0.0, 0.0, *YAW_90]], dtype=torch.float64).repeat(4, 1)
+    velocity = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]], dtype=torch.float64).repeat(4, 1)
+    entity.write_root_state(pose, velocity, None)
+    assert entity.root_ang_vel_b[1].tolist() == pytest.approx([5.0, -4.0, 6.0])  # the new pose's frame
+    push = torch.tensor([[0.5, 0.0, -3.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
+    entity.add_root_velocity(push, torch.tensor([2]))
+    assert entity.root_lin_vel_w[2].tolist() == pytest.approx([1.5, 2.0, 0.0])
+    assert entity.root_ang_vel_w[2].tolist() == pytest.approx([5.0, 5.0, 6.0])
+    assert entity.root_ang_vel_w[1].tolist() == pytest.approx([4.0, 5.0, 6.0])
+
+
+def test_joints_relative_to_the_default_pose(make_scene: Callable[..., Scene]) -> None:
+    robot = make_scene({"robot": floater(joint_pos={"wrist": 0.5})}).articulation("robot")
+    robot.write_joint_state(torch.full((4, 2), 0.75), torch.full((4, 2), 0.25), None)
+    assert robot.joint_pos_rel[3].tolist() == [0.75, 0.25]
+    assert robot.joint_vel_rel[3].tolist() == [0.25, 0.25]
 
 
 def test_gravity_and_heading_in_the_roots_frame(make_scene: Callable[..., Scene]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -47,7 +48,7 @@ CRATE = """
 """
 
 
-def leg(*actuators: ActuatorCfg, **state: object) -> ArticulationCfg:
+def leg(*actuators: ActuatorCfg, **state: Any) -> ArticulationCfg:
     return ArticulationCfg(
         spec=mjcf_text,
         spec_args={"xml": LEG},

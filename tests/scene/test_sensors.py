@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ ARM = """
 """
 
 
-def thing(xml: str, **state: object) -> RigidObjectCfg:
+def thing(xml: str, **state: Any) -> RigidObjectCfg:
     return RigidObjectCfg(spec=mjcf_text, spec_args={"xml": xml}, init_state=InitialStateCfg(**state))
 
 
@@ -136,7 +137,7 @@ def test_other_leaves_out_all_but_one_partner(make_scene: Callable[..., Scene]) 
 
 
 def test_a_subtree_against_itself_is_self_collision(make_scene: Callable[..., Scene]) -> None:
-    palm = {"bodies": ("palm",), "entity": "hand"}
+    palm: dict[str, Any] = {"bodies": ("palm",), "entity": "hand"}
     sensors = {
         "self": ContactSensorCfg(**palm, other="hand/palm", subtree=True),
         "palm": ContactSensorCfg(**palm),
@@ -261,21 +262,20 @@ def test_a_frame_with_offset_and_rotation(make_scene: Callable[..., Scene]) -> N
     scene.engine.refresh()
     tool = scene.sensor("tool")
     assert isinstance(tool, FrameSensor)
-    about = {"abs": 1e-6}
-    assert tool.pos_w[0].tolist() == pytest.approx([0.0, 0.5, 1.7], **about)
-    assert tool.quat_w[0].tolist() == pytest.approx([0.5, 0.5, 0.5, 0.5], **about)  # x → y → z → x
-    assert tool.ang_vel_w[0].tolist() == pytest.approx([0.0, 0.0, 2.0], **about)
-    assert tool.lin_vel_w[0].tolist() == pytest.approx([-1.0, 0.0, 0.0], **about)
+    assert tool.pos_w[0].tolist() == pytest.approx([0.0, 0.5, 1.7], abs=1e-6)
+    assert tool.quat_w[0].tolist() == pytest.approx([0.5, 0.5, 0.5, 0.5], abs=1e-6)  # x → y → z → x
+    assert tool.ang_vel_w[0].tolist() == pytest.approx([0.0, 0.0, 2.0], abs=1e-6)
+    assert tool.lin_vel_w[0].tolist() == pytest.approx([-1.0, 0.0, 0.0], abs=1e-6)
     # The frame's axes x, y, z are the world's y, z, x.
-    assert tool.ang_vel_b[0].tolist() == pytest.approx([0.0, 2.0, 0.0], **about)
-    assert tool.lin_vel_b[0].tolist() == pytest.approx([0.0, 0.0, -1.0], **about)
+    assert tool.ang_vel_b[0].tolist() == pytest.approx([0.0, 2.0, 0.0], abs=1e-6)
+    assert tool.lin_vel_b[0].tolist() == pytest.approx([0.0, 0.0, -1.0], abs=1e-6)
     bare, unnormalised = scene.sensor("bare"), scene.sensor("unnormalised")
     assert isinstance(bare, FrameSensor)
     assert isinstance(unnormalised, FrameSensor)
-    assert bare.pos_w[0].tolist() == pytest.approx([0.0, 0.0, 1.5], **about)
-    assert bare.lin_vel_w[0].tolist() == pytest.approx([0.0, 0.0, 0.0], **about)
-    assert bare.quat_w[0].tolist() == pytest.approx(YAW_90, **about)
-    assert unnormalised.ang_vel_b[0].tolist() == pytest.approx([0.0, 2.0, 0.0], **about)
+    assert bare.pos_w[0].tolist() == pytest.approx([0.0, 0.0, 1.5], abs=1e-6)
+    assert bare.lin_vel_w[0].tolist() == pytest.approx([0.0, 0.0, 0.0], abs=1e-6)
+    assert bare.quat_w[0].tolist() == pytest.approx(YAW_90, abs=1e-6)
+    assert unnormalised.ang_vel_b[0].tolist() == pytest.approx([0.0, 2.0, 0.0], abs=1e-6)
 
 
 def test_a_frame_is_on_one_body(make_scene: Callable[..., Scene]) -> None:
@@ -333,7 +333,7 @@ def ramp() -> np.ndarray:
     return 0.1 * axis[:, None] + 0.02 * axis[None, :]
 
 
-def scan_over_ramp(make_scene: Callable[..., Scene], rot: tuple[float, ...], **cfg: object) -> HeightScan:
+def scan_over_ramp(make_scene: Callable[..., Scene], rot: tuple[float, ...], **cfg: Any) -> HeightScan:
     body = thing(BOX, pos=(0.3, -0.2, 1.0), rot=rot)
     sensors = {"scan": HeightScanCfg(entity="box", body="box", **cfg)}
     sensor = make_scene({"box": body}, terrain=HeightFieldCfg(heights=ramp), sensors=sensors).sensor("scan")

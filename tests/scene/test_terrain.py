@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from genelab.errors import ConfigError
-from genelab.scene import HeightFieldCfg, InitialStateCfg, PlaneCfg, RigidObjectCfg, Scene, mjcf_text
+from genelab.scene import HeightFieldCfg, InitialStateCfg, PlaneCfg, RigidObjectCfg, Scene, Terrain, mjcf_text
 
 RADIUS = 0.05
 BALL = f"""
@@ -48,6 +48,16 @@ def lookup(cfg: HeightFieldCfg | PlaneCfg, *points: tuple[float, float]) -> list
 
 def test_a_plane_is_at_zero() -> None:
     assert lookup(PlaneCfg(), (0.0, 0.0), (100.0, -3.0)) == [0.0, 0.0]
+
+
+def test_height_above_the_ground_follows_whoever_says_where_the_ground_is() -> None:
+    class Step(Terrain):
+        def height_at(self, points: torch.Tensor) -> torch.Tensor:
+            return 0.5 * (points[..., 0] > 0).to(points.dtype)
+
+    points = torch.tensor([[-1.0, 0.0, 2.0], [1.0, 0.0, 2.0]])
+    assert PlaneCfg().build().height_of(points).tolist() == [2.0, 2.0]
+    assert Step(PlaneCfg()).height_of(points).tolist() == [2.0, 1.5]
 
 
 def test_a_ramp_is_exact_between_its_points() -> None:

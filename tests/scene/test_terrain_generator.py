@@ -44,7 +44,9 @@ BALL = f"""
 LAYOUT = ("stairs_up",) * 2 + ("stairs_down",) * 2 + ("boxes",) * 2 + ("rough",) * 2 + ("slope_up", "slope_down")
 
 
-def kinds(*, step: tuple[float, float], box: tuple[float, float], rough: tuple[float, float], slope: float) -> dict:
+def kinds(
+    *, step: tuple[float, float], box: tuple[float, float], rough: tuple[float, float], slope: float
+) -> dict[str, SubTerrainCfg]:
     down = (-step[0], -step[1])
     return {
         "stairs_up": PyramidStairsCfg(step_height=step, step_width=0.3, proportion=0.2),
@@ -56,8 +58,8 @@ def kinds(*, step: tuple[float, float], box: tuple[float, float], rough: tuple[f
     }
 
 
-G1: dict[str, SubTerrainCfg] = kinds(step=(0.05, 0.23), box=(0.05, 0.20), rough=(0.02, 0.10), slope=0.4)
-GO1: dict[str, SubTerrainCfg] = kinds(step=(0.03, 0.13), box=(0.03, 0.11), rough=(0.02, 0.07), slope=0.3)
+G1 = kinds(step=(0.05, 0.23), box=(0.05, 0.20), rough=(0.02, 0.10), slope=0.4)
+GO1 = kinds(step=(0.03, 0.13), box=(0.03, 0.11), rough=(0.02, 0.07), slope=0.3)
 OTHERS: dict[str, SubTerrainCfg] = {
     "flat": FlatCfg(),
     "waves": WaveCfg(amplitude=(0.02, 0.3)),
@@ -112,7 +114,7 @@ def test_the_guide_shows_the_published_grid() -> None:
 
 def test_proportions_lay_out_the_columns() -> None:
     assert TerrainGeneratorCfg(sub_terrains=G1, columns=10).column_kinds() == list(LAYOUT)
-    shares = {"a": FlatCfg(proportion=3.0), "b": FlatCfg(), "none": FlatCfg(proportion=0.0)}
+    shares: dict[str, SubTerrainCfg] = {"a": FlatCfg(proportion=3.0), "b": FlatCfg(), "none": FlatCfg(proportion=0.0)}
     assert TerrainGeneratorCfg(sub_terrains=shares, columns=4).column_kinds() == ["a", "a", "a", "b"]
 
 

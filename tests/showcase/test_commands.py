@@ -12,7 +12,7 @@ import pytest
 from genelab import TASKS
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedEnvCfg, ManagerBasedRlEnvCfg
-from genelab.rl.play import Player
+from genelab.rl.player import Player
 
 RUBIKS = "GeneLab-Rubiks-Play-v0"
 HAND = "GeneLab-Wuji-Hand-Playback-v0"
@@ -36,7 +36,7 @@ def test_a_scene_has_neither_rewards_nor_an_agent(task: str) -> None:
     assert isinstance(cfg.env, ManagerBasedEnvCfg)
     assert not isinstance(cfg.env, ManagerBasedRlEnvCfg)
     assert cfg.agent is None
-    assert cfg.play_env.simulation.vis
+    assert cfg.playing.simulation.vis
 
 
 @BOTH

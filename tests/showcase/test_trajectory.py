@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_a_wrong_file_is_one_clear_line(tmp_path: Path, name: str, text: str, me
         ({"a": ROWS, "b": ROWS}, "Call it joint_pos; there are a, b"),
     ],
 )
-def test_a_wrong_array_is_one_clear_line(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+def test_a_wrong_array_is_one_clear_line(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(UsageError, match=re.escape(message)):
         load_trajectory(str(tmp_path / "a.npz"), JOINTS)

@@ -17,9 +17,10 @@ from torch import Tensor
 from genelab.sim import genesis_mapping
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import ContactQuery, add_contact_sensor
-from genelab.sim.engine import Engine, EngineError, ModelError, apply_options
+from genelab.sim.engine import Engine, EngineError, ModelError
 from genelab.sim.genesis_engine import GenesisEngine, _told_if_slow
 from genelab.sim.mujoco_engine import MujocoEngine
+from genelab.sim.options import apply_options
 from genelab.testing import EngineContract
 
 pytestmark = [pytest.mark.genesis, pytest.mark.xdist_group("genesis")]  # one process compiles the kernels

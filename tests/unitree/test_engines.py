@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
-from genelab.scene import PlaneCfg, Scene, SceneCfg
+from genelab.mdp.sensors import get_sensor
+from genelab.scene import ContactSensor, PlaneCfg, Scene, SceneCfg
 from genelab.scene.names import resolve_values
 from genelab.scene.terrains import TerrainGeneratorCfg
 from genelab.sim import SimulationCfg
@@ -97,5 +98,5 @@ def test_a_task_steps_on_genesis(robot: str, ground: str) -> None:
     for _ in range(20):
         observations, reward, *_ = env.step(torch.rand(2, env.action_dim) - 0.5)
     assert all(group.isfinite().all() for group in (*observations.values(), reward))
-    assert env.scene.sensor("feet_contact").touching.any()
+    assert get_sensor(env, "feet_contact", ContactSensor).touching.any()
     env.close()

@@ -10,18 +10,22 @@ import pytest
 import torch
 
 from genelab import TASKS
-from genelab.envs import ManagerBasedRlEnv
+from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.mdp import RollingAction
+from genelab.mdp.clock import get_clock
+from genelab.mdp.sensors import get_sensor
 from genelab.rl import export_metadata
+from genelab.rl.config import RslRlOnPolicyRunnerCfg
+from genelab.scene import PointsSensor
 from genelab_unitree.robots.go2w import WHEEL_RADIUS, WHEELS
+from tests.narrow import as_kind
 
 FLAT = "Genelab-Velocity-Flat-Unitree-Go2W-v0"
 STAGE_1 = "Genelab-Velocity-Flat-Unitree-Go2W-CrabStage1-v0"
 
 
 def make(task: str, *, training: bool = False, num_envs: int = 4) -> ManagerBasedRlEnv:
-    known = TASKS.get(task)
-    cfg = known.env if training else known.playing
+    cfg = rl_cfg(task, play=not training)
     cfg.scene.num_envs, cfg.seed, cfg.simulation.vis = num_envs, 0, False
     return ManagerBasedRlEnv(cfg)
 
@@ -119,7 +123,7 @@ def test_straight_ahead_wheels_roll_and_the_clock_rests(env: ManagerBasedRlEnv) 
     env.commands.term("twist").fix(commands)
     for _ in range(40):
         env.step(torch.zeros(4, 16))
-    assert env.commands.term("gait").moving.tolist() == [False, False, True, True]
+    assert get_clock(env, "gait").moving.tolist() == [False, False, True, True]
     rolling = env.action_manager.terms["wheel_vel"]
     assert isinstance(rolling, RollingAction)
     left, right = rolling.speed[:, 0], rolling.speed[:, 1]
@@ -137,7 +141,7 @@ def test_before_it_has_learned_anything_it_rolls_ahead_and_steps_to_the_side_and
         if step >= 75:
             made.append(torch.cat((env.robot.root_lin_vel_b[:, :2], env.robot.root_ang_vel_b[:, 2:]), dim=1))
             wheels.append(env.robot.joint_vel[:, env.robot.find_joints(WHEELS)].mean(dim=1))
-            highest = torch.maximum(highest, env.scene.sensor("feet").height.amax(dim=1) - WHEEL_RADIUS)
+            highest = torch.maximum(highest, get_sensor(env, "feet", PointsSensor).height.amax(dim=1) - WHEEL_RADIUS)
     mean = torch.stack(made).mean(dim=0)
     share = (mean * asked).sum(dim=1) / asked.square().sum(dim=1)
     assert share[:2].tolist() == pytest.approx([1.0, 1.0], abs=0.1)
@@ -181,7 +185,8 @@ def test_both_stages_have_the_same_inputs_and_outputs() -> None:
         schemas.append((layout, {name: term.dim for name, term in env.action_manager.terms.items()}))
         env.close()
     assert schemas[0] == schemas[1]
-    assert TASKS.get(STAGE_1).agent.actor == TASKS.get(FLAT).agent.actor
+    first, second = (as_kind(TASKS.get(task).agent, RslRlOnPolicyRunnerCfg) for task in (STAGE_1, FLAT))
+    assert first.actor == second.actor
 
 
 def test_rewards_are_the_published_ones_in_the_end() -> None:
@@ -203,7 +208,7 @@ def test_rewards_are_the_published_ones_in_the_end() -> None:
         FLAT: {"air_time": 0.5, "vy_error_l1": -0.5, "wz_error_l1": -0.5},
     }
     for task, rows in own.items():
-        assert {name: row.weight for name, row in TASKS.get(task).playing.rewards.items()} == common | rows
+        assert {name: row.weight for name, row in rl_cfg(task, play=True).rewards.items()} == common | rows
 
 
 def test_wheels_in_the_air_follow_their_targets_and_do_not_chatter() -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from genelab import TASKS
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
+from genelab.mdp import ScriptedJointPositionActionCfg
+from genelab.mdp.sensors import get_sensor
+from genelab.scene import ContactSensor
+from genelab.scene.terrains import GeneratedTerrain
+from tests.narrow import as_kind
 
 WIDTHS = {
     "Genelab-Velocity-Flat-Unitree-Go1-v0": (47, 50, 12),
@@ -36,7 +40,8 @@ def test_widths_and_a_second_of_random_actions(task: str, widths: tuple[int, int
 def test_who_stands_still_as_asked_earns_all_of_the_tracking_rewards() -> None:
     cfg = rl_cfg("Genelab-Velocity-Flat-Unitree-Go1-v0", play=True)
     cfg.scene.num_envs = 2
-    cfg.actions["joint_pos"].offset = 0.0  # low on its soft servos, where it needs no policy to keep its balance
+    action = as_kind(cfg.actions["joint_pos"], ScriptedJointPositionActionCfg)
+    action.offset = 0.0  # low on its soft servos, where it needs no policy to keep its balance
     env = ManagerBasedRlEnv(cfg)
     env.reset(seed=0)
     env.commands.term("twist").fix(torch.zeros(2, 3))
@@ -46,13 +51,13 @@ def test_who_stands_still_as_asked_earns_all_of_the_tracking_rewards() -> None:
     assert paid["track_lin_vel"] == pytest.approx(2.0 * 0.02, rel=1e-3)
     assert paid["track_ang_vel"] == pytest.approx(1.0 * 0.02, rel=1e-3)
     assert paid["air_time"] == paid["foot_slip"] == paid["thigh_contact"] == 0.0
-    assert env.scene.sensor("feet_contact").touching.all()
+    assert get_sensor(env, "feet_contact", ContactSensor).touching.all()
     env.close()
 
 
 def test_g1_has_models_of_its_own_in_training_only() -> None:
-    task = TASKS.get("Genelab-Velocity-Flat-Unitree-G1-v0")
-    for cfg, randomised in ((task.env, True), (task.play_env, False)):
+    for randomised in (True, False):
+        cfg = rl_cfg("Genelab-Velocity-Flat-Unitree-G1-v0", play=not randomised)
         cfg.scene.num_envs, cfg.seed = 4, 0
         env = ManagerBasedRlEnv(cfg)
         engine = env.scene.engine
@@ -64,14 +69,15 @@ def test_g1_has_models_of_its_own_in_training_only() -> None:
 
 
 def test_rough_ground_is_easy_to_begin_with_and_judged_on_all_levels() -> None:
-    task = TASKS.get("Genelab-Velocity-Rough-Unitree-Go1-v0")
-    task.env.scene.num_envs, task.play_env.scene.num_envs = 20, 20
     levels = []
-    for cfg in (task.env, task.play_env):
+    for play in (False, True):
+        cfg = rl_cfg("Genelab-Velocity-Rough-Unitree-Go1-v0", play=play)
+        cfg.scene.num_envs = 20
         env = ManagerBasedRlEnv(cfg)
         env.reset(seed=0)
-        levels.append(set(env.scene.terrain.levels.tolist()))
-        height = env.robot.root_pos_w[:, 2] - env.scene.terrain.height_at(env.robot.root_pos_w)
+        terrain = as_kind(env.scene.terrain, GeneratedTerrain)
+        levels.append(set(terrain.levels.tolist()))
+        height = env.robot.root_pos_w[:, 2] - terrain.height_at(env.robot.root_pos_w)
         assert height.min() > 0.3  # nobody starts inside a step
         env.close()
     assert levels == [{0}, set(range(10))]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from genelab import TASKS
 from genelab.envs import make_env
-from genelab.rl.play import Player
+from genelab.rl.player import Player
 from genelab.viewer import ViewerCfg
 from genelab.viewer.web import WebViewer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes.util
+import importlib
 import os
 import subprocess
 import sys
@@ -324,8 +325,8 @@ def test_without_a_renderer_a_line_names_the_package(monkeypatch: pytest.MonkeyP
             raise OSError("libEGL.so.1: cannot open shared object file")
         return importlib_import(name)
 
-    importlib_import = offscreen.importlib.import_module
-    monkeypatch.setattr(offscreen.importlib, "import_module", missing)
+    importlib_import = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", missing)
     monkeypatch.setattr(offscreen, "_forget_opengl", lambda: None)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     assert run(["play", PENDULUM, "--video", "f.mp4", "--steps", "2"]) == 1

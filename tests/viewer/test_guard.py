@@ -15,13 +15,15 @@ import msgspec
 import pytest
 import viser
 from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
+from websockets.sync.connection import Connection
+from websockets.typing import Origin, Subprotocol
 
 from genelab.cli.main import run
-from genelab.rl.play import Player
+from genelab.rl.player import Player
 from genelab.viewer import ViewerCfg
 from genelab.viewer.guard import Guard
 from genelab.viewer.web import WebViewer
+from tests.narrow import present
 from tests.viewer.pages import GO1, PENDULUM, being_played, free_port, make_player
 from tests.viewer.waiting import eventually
 
@@ -87,14 +89,14 @@ def enter(viewer: WebViewer) -> ClientConnection:
     """Come in as the page does; a client counts once it has told where its camera is."""
     port = viewer.server.get_port()
     before = set(viewer.server.get_clients())
-    origin = f"http://127.0.0.1:{port}"
+    origin = Origin(f"http://127.0.0.1:{port}")
     line = connect(f"ws://127.0.0.1:{port}", origin=origin, subprotocols=[SPOKEN], max_size=None, close_timeout=0.1)
     say(line, CAMERA)
     eventually(lambda: set(viewer.server.get_clients()) - before)
     return line
 
 
-def say(line: ClientConnection, message: Any) -> None:
+def say(line: Connection, message: Any) -> None:
     line.send(msgspec.msgpack.encode(message))
 
 
@@ -125,7 +127,7 @@ def test_the_page_takes_no_orders_from_another_server_and_hides_in_no_frame(page
     with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
         line.sendall(f"GET / HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
         answer = line.recv(2000).decode(errors="replace")
-    policy = re.search(r"(?i)Content-Security-Policy: (.*)\r\n", answer)[1]
+    policy = present(re.search(r"(?i)Content-Security-Policy: (.*)\r\n", answer))[1]
     assert "frame-ancestors 'none'" in policy
     assert f"connect-src 'self' blob: data: ws://localhost:{port} wss://localhost:{port}" in policy
 

@@ -19,7 +19,7 @@ import torch
 
 from genelab.cli.main import run
 from genelab.envs import make_env, rl_cfg
-from genelab.rl.play import Player
+from genelab.rl.player import Player
 from tests.lacking import lacking
 from tests.viewer.waiting import eventually
 

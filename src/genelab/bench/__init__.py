@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from genelab.bench.acting import PlayBenchmark, resolve_play_checkpoint
     from genelab.bench.builders import (
         build_play_bundle,
         build_runtime_bundle,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from genelab.bench.compare import compare_bundles
     from genelab.bench.formatters import Output, attach_bundle
     from genelab.bench.monitor import BenchmarkMonitor
-    from genelab.bench.play import PlayBenchmark, resolve_play_checkpoint
     from genelab.bench.runtime import RuntimeBenchmark
     from genelab.bench.scenario import Workload
     from genelab.bench.schema import MeanStd, PlayBundle, RuntimeBundle, StartupBundle, TrainingBundle
@@ -31,7 +31,7 @@ _HOME = {
     "BenchmarkMonitor": "monitor",
     "MeanStd": "schema",
     "Output": "formatters",
-    "PlayBenchmark": "play",
+    "PlayBenchmark": "acting",
     "PlayBundle": "schema",
     "RuntimeBenchmark": "runtime",
     "RuntimeBundle": "schema",
@@ -47,7 +47,7 @@ _HOME = {
     "build_training_bundle": "builders",
     "compare_bundles": "compare",
     "read_bundle": "serialize",
-    "resolve_play_checkpoint": "play",
+    "resolve_play_checkpoint": "acting",
     "run_play_loop": "stepping",
     "write_bundle": "serialize",
 }

@@ -31,7 +31,7 @@ from genelab.bench.schema import (
     TrainingBundle,
     Versions,
 )
-from genelab.rl.statistics import Interval
+from genelab.statistics import Interval
 
 
 @dataclass(frozen=True, kw_only=True)

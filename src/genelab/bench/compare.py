@@ -6,7 +6,7 @@ runs of a side are pooled. Start-up times are shown and never fail: they vary wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from genelab.bench.schema import Bundle, MeanStd, StartupBundle, workflow_of
 from genelab.bench.serialize import read_bundle
 from genelab.errors import UsageError
-from genelab.rl.statistics import Interval, mean_interval
+from genelab.statistics import Interval, mean_interval
 
 _CHANGING = ("genelab", "git_commit", "git_branch", "git_dirty")
 """Versions that a comparison is about."""
@@ -69,7 +69,7 @@ def compare_files(
 
 
 def compare_bundles(
-    before: dict[Path, Bundle], after: dict[Path, Bundle], *, fail: float = 0.10, warn: float = 0.05
+    before: Mapping[Path, Bundle], after: Mapping[Path, Bundle], *, fail: float = 0.10, warn: float = 0.05
 ) -> Comparison:
     """Compare bundles, which are named by their files; a throughput that drops by more than `fail` is a regression."""
     if not 0 <= warn <= fail < 1:
@@ -167,7 +167,7 @@ def _overrides(changes: Sequence[str]) -> str:
     return ", ".join(f"{path}={values[path]}" for path in sorted(values) if path not in _NO_WORK) or "none"
 
 
-def _check_comparable(bundles: dict[Path, Bundle]) -> None:
+def _check_comparable(bundles: Mapping[Path, Bundle]) -> None:
     (first, reference), *others = bundles.items()
     expected = workload_of(reference)
     for path, bundle in others:

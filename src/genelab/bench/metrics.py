@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from genelab.bench.schema import EnvironmentStepTiming, LearningCurve, MeanStd
-from genelab.rl.statistics import Interval, share_interval
+from genelab.statistics import Interval, share_interval
 
 
 def mean_std(values: Sequence[float]) -> MeanStd | None:

@@ -187,10 +187,14 @@ def _any_probe_table(section: str, reports: Mapping[str, dict[str, Any]]) -> Tab
 def _flat(value: Any, path: str = "") -> Iterable[tuple[str, str]]:
     """The leaves of nested dicts, by their paths."""
     if not isinstance(value, Mapping):
-        yield path, f"{value:.4g}" if isinstance(value, float) else str(value)
+        yield path, " ".join(_short(one) for one in value) if isinstance(value, list | tuple) else _short(value)
         return
     for key, item in value.items():
         yield from _flat(item, f"{path}.{key}" if path else str(key))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _kinds_table(name: str, report: dict[str, Any]) -> Table:

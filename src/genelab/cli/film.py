@@ -42,13 +42,23 @@ def train_film_options(function: Function) -> Function:
     return option(_details("[250].")(function))
 
 
-def _details(length: str) -> Callable[[Function], Function]:
+def motion_film_options(function: Function) -> Function:
+    """The options that film a motion."""
+    text = "Film the motion into FILE.mp4, or its last picture into FILE.png."
+    option = click.option("--video", metavar="FILE", type=click.Path(path_type=Path), help=text)
+    return option(_details("[all of the motion].", envs=False)(function))
+
+
+def _details(length: str, *, envs: bool = True) -> Callable[[Function], Function]:
     steps = f"Control steps that are filmed {length}"
     camera = "A camera of the model, track (follows the robot) or fixed [whichever suits the robot]."
+    several = click.option(
+        "--video-envs", metavar="N", type=click.IntRange(min=1), help="Environments side by side [1]."
+    )
     options = (
         click.option("--video-length", metavar="N", type=click.IntRange(min=1), help=steps),
         click.option("--video-size", metavar="WxH", help="Size of the film in pixels [1280x720]."),
-        click.option("--video-envs", metavar="N", type=click.IntRange(min=1), help="Environments side by side [1]."),
+        *((several,) if envs else ()),
         click.option("--camera", metavar="NAME", help=camera),
     )
     return lambda function: add_options(function, *options)
@@ -77,7 +87,7 @@ def training_film_from(options: Mapping[str, Any]) -> FilmOptions | None:
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     from genelab.viewer import parse_size
 
-    found = {"length": options["video_length"], "camera": options["camera"], "num_envs": options["video_envs"]}
+    found = {"length": options["video_length"], "camera": options["camera"], "num_envs": options.get("video_envs")}
     if options["video_size"] is not None:
         found["size"] = parse_size(options["video_size"])
     return {name: value for name, value in found.items() if value is not None}
@@ -85,5 +95,5 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_details(options: Mapping[str, Any], needed: str) -> None:
     for name in _DETAILS:
-        if options[name] is not None:
+        if options.get(name) is not None:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with {needed}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,8 @@ from genelab.cli.command import TaskCommand, task_argument
 from genelab.config import TASKS, check_out, iter_fields, write_out
 
 if TYPE_CHECKING:
+    import mujoco
+
     from genelab.envs import ManagerBasedEnv
     from genelab.managers import Table
     from genelab.scene import SceneCfg
@@ -24,7 +28,12 @@ if TYPE_CHECKING:
     "--play", "play", is_flag=True, help="Show the config for watching and judging, not the one for training."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option("--mjcf", metavar="FILE", type=click.Path(path_type=Path), help="Write the whole world as MJCF to FILE.")
+@click.option(
+    "--mjcf",
+    metavar="OUT",
+    type=click.Path(path_type=Path),
+    help="Write the whole world as MJCF to OUT: a file *.xml, or a directory or *.zip, with its meshes.",
+)
 @click.option("--terrain", metavar="FILE", type=click.Path(path_type=Path), help="Draw the ground into FILE, a PNG.")
 def command(
     task: str,
@@ -37,6 +46,7 @@ def command(
     """Show what a task is made of: terms, widths, weights, and every config path with its type and default."""
     from genelab.envs import describe_physics, make_env, physics_changes
     from genelab.rl.config import configure
+    from genelab.scene.pack import WORLD
     from genelab.sim.registry import AUTO
 
     cfg = TASKS.get(task)
@@ -47,7 +57,7 @@ def command(
     paths = [(item.path, item.type, item.text) for item in iter_fields(root)]
     # Widths are the same for one environment as for thousands, and on every engine.
     env_cfg.scene.num_envs, env_cfg.simulation.engine, env_cfg.simulation.gpu = 1, AUTO, False
-    for name, out in (("mjcf", mjcf), ("terrain", terrain)):
+    for name, out in (("mjcf", mjcf if mjcf is None or mjcf.suffix else mjcf / WORLD), ("terrain", terrain)):
         if out is not None:
             check_out(out, name)
     if terrain is not None:
@@ -55,7 +65,7 @@ def command(
     env = make_env(env_cfg)
     tables = _tables(env)
     if mjcf is not None:
-        write_out({mjcf: env.scene.spec.to_xml().encode()}, "mjcf")
+        write_out(_mjcf(mjcf, env.scene.spec), "mjcf")
     if terrain is not None:
         write_out({terrain: _relief(task, env)}, "terrain")
     env.close()
@@ -81,7 +91,41 @@ def command(
 def _tables(env: ManagerBasedEnv) -> list[Table]:
     names = ("observation", "action", "command", "reward", "termination", "event", "curriculum", "schedule", "metrics")
     managers = [getattr(env, f"{name}_manager", None) for name in names]
-    return [manager.table() for manager in managers if manager is not None]
+    return _world_tables(env) + [manager.table() for manager in managers if manager is not None]
+
+
+def _mjcf(out: Path, spec: mujoco.MjSpec) -> dict[Path, bytes]:
+    """The files to write: the MJCF alone, which names its meshes where they are here, or all that it needs."""
+    from genelab.scene.pack import pack
+
+    if out.suffix.lower() == ".zip":
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in pack(spec).items():
+                archive.writestr(name, content)
+        return {out: data.getvalue()}
+    if out.suffix:
+        return {out: spec.to_xml().encode()}
+    return {out / name: content for name, content in pack(spec).items()}
+
+
+def _world_tables(env: ManagerBasedEnv) -> list[Table]:
+    """What came in, and the options that it brought with it."""
+    from genelab.managers import Table
+    from genelab.scene import Articulation
+
+    entities = []
+    for name, entity in env.scene.entities.items():
+        groups = entity.actuators if isinstance(entity, Articulation) else {}
+        base = "fixed" if entity.is_fixed_base else "free"
+        drives = ", ".join(f"{group} ({len(actuator.joint_ids)})" for group, actuator in groups.items())
+        mass = f"{float(entity.body_mass.sum()):.4g}"
+        entities.append((name, base, str(len(entity.body_names)), str(len(entity.joint_names)), mass, drives))
+    options = [(name, str(option.value), option.source) for name, option in env.scene.options.items()]
+    return [
+        Table("Entities", ("name", "base", "bodies", "joints", "mass, kg", "actuators (joints)"), entities),
+        Table("Options of the world", ("option", "value", "from"), [row for row in options if row[2] != "default"]),
+    ]
 
 
 def _json(task: str, physics: Any, tables: Sequence[Table], paths: Sequence[tuple[str, str, str]]) -> dict[str, Any]:

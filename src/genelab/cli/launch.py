@@ -10,6 +10,8 @@ import click
 from genelab.cli.command import add_options
 from genelab.errors import UsageError
 
+CHILD = ("-m", "genelab.cli.main", "train")
+"""What follows `python` in the command line of a child."""
 SEED_OPTIONS = ("seeds", "parallel", "launcher", "ray_address")
 RANK_OPTIONS = ("gpus", "ranks", "num_envs_per_gpu", "nnodes", "node_rank", "rdzv_endpoint")
 

@@ -8,6 +8,8 @@ import click
 
 from genelab.cli.command import Command, import_option
 from genelab.config import TASKS
+from genelab.config.registry import ASK, TaskEntry
+from genelab.errors import GenelabError
 
 
 @click.command("list", cls=Command)
@@ -20,7 +22,8 @@ def command(pattern: str, as_json: bool) -> None:
     entries = [entry for entry in TASKS.entries() if needle in f"{entry.id} {entry.robot}".lower()]
     if as_json:
         fields = ("id", "robot", "backend", "description", "package")
-        click.echo(json.dumps([{name: getattr(entry, name) for name in fields} for entry in entries], indent=2))
+        rows = [{name: getattr(entry, name) for name in fields} | {"backend": _learner(entry)} for entry in entries]
+        click.echo(json.dumps(rows, indent=2))
         return
     if not entries:
         click.echo(f"No task matches {pattern!r}; there are {len(TASKS)}.")
@@ -31,5 +34,21 @@ def command(pattern: str, as_json: bool) -> None:
     table = Table("task", "learner", "what it is")
     table.columns[0].no_wrap = True
     for entry in entries:
-        table.add_row(entry.id, entry.backend or "playback only", entry.description)
+        table.add_row(entry.id, _learner(entry) or "playback only", entry.description)
     Console().print(table)
+
+
+def _learner(entry: TaskEntry) -> str | None:
+    """What learns a task: as it was registered, else as the task itself says, which takes its imports."""
+    if entry.backend != ASK:
+        return entry.backend
+    from genelab.rl.backends import select_backend
+
+    try:
+        task = TASKS.get(entry.id)
+    except GenelabError as error:
+        return str(error)
+    if task.agent is None:
+        return None
+    algorithm = getattr(task.agent, "algorithm", "")
+    return f"{select_backend(task.agent).name} {algorithm if isinstance(algorithm, str) else ''}".strip()

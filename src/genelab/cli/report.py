@@ -9,13 +9,15 @@ import click
 
 from genelab.cli.command import Command
 
+X_HELP = "Against control steps, minutes, or what the RL library's budget counts: iterations or timesteps [steps]."
+
 
 @click.command("report", cls=Command)
 @click.argument("runs", metavar="RUN_DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("report.html"), help="[report.html]"
 )
-@click.option("--x", type=click.Choice(["steps", "minutes", "iterations"]), default="steps", help="[steps]")
+@click.option("--x", type=click.Choice(["steps", "minutes", "iterations"]), default="steps", help=X_HELP)
 def command(runs: tuple[Path, ...], out: Path, x: Any) -> None:
     """Write what runs learned as one self-contained page.
 

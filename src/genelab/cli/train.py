@@ -18,7 +18,7 @@ from genelab.cli.command import (
     task_argument,
 )
 from genelab.cli.film import train_film_options, training_film_from
-from genelab.cli.launch import RANK_OPTIONS, SEED_OPTIONS, check_options, launch_options
+from genelab.cli.launch import CHILD, RANK_OPTIONS, SEED_OPTIONS, check_options, launch_options
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
 from genelab.cli.viewer import viewer_from, viewer_options
@@ -189,7 +189,9 @@ def command(
 
 def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
     rate = result.env_steps / result.seconds if result.seconds else 0.0
-    click.echo(f"{result.status}: {result.env_steps:,} env steps in {result.seconds:.1f} s ({rate:,.0f} per second)")
+    unit = result.unit if result.spent != 1 else result.unit.removesuffix("s")
+    effort = f"{result.spent:,} {unit}, {result.env_steps:,} env steps in {result.seconds:.1f} s"
+    click.echo(f"{result.status}: {effort} ({rate:,.0f} env steps per second)")
     click.echo(f"run        {result.path}")
     click.echo(f"checkpoint {result.checkpoint}")
     if result.best is not None:
@@ -232,8 +234,8 @@ def _given(ctx: click.Context, name: str) -> bool:
 
 
 def _words(ctx: click.Context, without: Sequence[str]) -> list[str]:
-    """The command line, for another process: what the user gave, but for these options."""
-    words = [ctx.params["task"], *_imports()]
+    """What follows `python` in the command line of another process: what the user gave, but for these options."""
+    words = [*CHILD, ctx.params["task"], *_imports()]
     for param in ctx.command.params:
         if not isinstance(param, click.Option) or not param.expose_value or param.name in without:
             continue

@@ -17,6 +17,8 @@ _VERBS = {
     "train": "Train a task.",
     "eval": "Judge a trained policy.",
     "export": "Write a trained policy to a file that runs without genelab.",
+    "motion": "Convert, check or play a motion for a robot to follow.",
+    "new-task": "Make a project for a robot of your own.",
     "report": "Write what runs learned as one page.",
     "benchmark": "Measure speed, or evaluate many policies, and compare with before.",
 }
@@ -31,7 +33,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _VERBS:
             return None
-        return importlib.import_module(f"genelab.cli.{name}").command
+        return importlib.import_module(f"genelab.cli.{name.replace('-', '_')}").command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -20,6 +20,7 @@ from genelab.config.overrides import (
     apply_overrides,
     as_words,
     iter_fields,
+    reaches,
     refuse_decided,
     split_overrides,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "iter_fields",
     "load_json",
     "parse_json",
+    "reaches",
     "read_json",
     "refuse_decided",
     "split_overrides",

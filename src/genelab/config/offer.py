@@ -1,7 +1,8 @@
-"""What is offered by name and imported only when somebody chooses it: engines and RL libraries."""
+"""What is imported only when somebody asks for it: engines and RL libraries by name, and what an extra installs."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,6 +44,14 @@ class Offer:
         if found.name != self.name:
             raise ConfigError(f"{self.kind} {self.name!r}: {path_of(found)} calls itself {found.name!r}")
         return found
+
+
+def need_library(module: str, extra: str) -> Any:
+    """A library that an extra of genelab installs, or how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(f"{module} is not installed: pip install 'genelab[{extra}]'") from error
 
 
 def path_of(home: str | type[Any]) -> str:

@@ -61,9 +61,16 @@ def as_words(overrides: Mapping[str, Any]) -> list[str]:
 
 def refuse_decided(overrides: Iterable[str], decided: Mapping[str, str], who: str) -> None:
     """Refuse overrides of what is not free; `decided` has by path what to do instead."""
-    for path in (path.replace("-", "_") for path in overrides):
-        if path in decided:
-            raise ConfigError(f"{path}: {who} decides this itself: {decided[path]}")
+    for path in overrides:
+        for setting, remedy in decided.items():
+            if reaches(path, setting):
+                raise ConfigError(f"{setting}: {who} decides this itself: {remedy}")
+
+
+def reaches(path: str, setting: str) -> bool:
+    """Whether an override of `path` changes a setting: itself, all of what it is a part of, or an element of it."""
+    path = path.replace("-", "_")
+    return f"{setting}.".startswith(f"{path}.") or bool(re.fullmatch(rf"{re.escape(setting)}(\.\d+)+", path))
 
 
 def split_overrides(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnvCfg
     from genelab.rl.config import BackendConfig
 
+ASK = "?"
+"""A learner that nobody named: the listing makes the task to find out."""
 ENTRY_POINT_GROUP = "genelab.tasks"
 
 
@@ -55,8 +57,8 @@ class TaskEntry:
     """One line for the listing."""
     robot: str = ""
     """The robot, for the listing."""
-    backend: str | None = None
-    """The learner, for the listing, e.g. "rsl_rl PPO"; None for playback only."""
+    backend: str | None = ASK
+    """The learner, for the listing, e.g. "rsl_rl PPO"; None for playback only, `ASK` if only the task itself knows."""
     package: str
     """Top-level module of the factory: who brought the task."""
 
@@ -91,7 +93,7 @@ class TaskRegistry:
         *,
         description: str = "",
         robot: str = "",
-        backend: str | None = None,
+        backend: str | None = ASK,
     ) -> None:
         """Add a task; adding it again from the same factory changes nothing."""
         name = _factory_name(factory)

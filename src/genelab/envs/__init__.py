@@ -1,6 +1,6 @@
 """Environments."""
 
-from genelab.envs.factory import make_env, make_vec, rl_cfg
+from genelab.envs.factory import make_env, rl_cfg
 from genelab.envs.judging import play_cfg
 from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg
 from genelab.envs.manager_based_rl_env import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
@@ -17,7 +17,6 @@ __all__ = [
     "Watcher",
     "describe_physics",
     "make_env",
-    "make_vec",
     "physics_changes",
     "play_cfg",
     "rl_cfg",

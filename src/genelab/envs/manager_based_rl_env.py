@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,14 +11,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.config import Positive
 from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg, one_thread
 from genelab.envs.watch import StepResult, Watcher
-from genelab.errors import ConfigError
+from genelab.errors import ConfigError, UsageError
 from genelab.managers import (
     CommandManager,
     CommandTermCfg,
@@ -90,11 +92,16 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         "watchers",
         "shows_final_obs",
         "_extras",
+        "diverged",
+        "_solver_seen",
         "single_observation_space",
         "single_action_space",
         "observation_space",
         "action_space",
         "closed",
+        "autoreset_mode",
+        "_np_random",
+        "_np_random_seed",
     )
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
@@ -104,6 +111,9 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         self.shows_final_obs = True
         """Whether `info` has the last observations of episodes that end. Where nobody reads them, a step is cheaper."""
         self._extras: dict[str, Any] = {}
+        self.diverged = 0
+        """Environments that were put back because their physics diverged, so far."""
+        self._solver_seen = (0, 0)
         super().__init__(cfg, notify=notify)
         self._set_spaces()
 
@@ -130,6 +140,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
             {name: gymnasium.spaces.Box(-np.inf, np.inf, (group.dim,), dtype) for name, group in groups.items()}
         )
         self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.action_dim,), dtype)
+        self.autoreset_mode = self.metadata["autoreset_mode"] if self.cfg.auto_reset else AutoresetMode.DISABLED
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
@@ -149,10 +160,20 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         return self.command_manager
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Start all environments anew; with a seed, everything that follows depends only on it."""
+        """Start all environments anew; with a seed, everything that follows depends only on it.
+
+        Environments draw from one stream of random numbers, so a seed for each of them is one for all. With
+        `options={"reset_mask": mask}` only the environments where the mask is true start anew.
+        """
+        self._need_open()
+        mask = (options or {}).get("reset_mask")
+        if mask is not None:
+            return self._reset_some(mask, seed)
+        seed = _one_seed(seed, self.num_envs)
         if seed is not None:
+            self._np_random, self._np_random_seed = seeding.np_random(seed)
             self.common_step_counter = 0
             self.schedule_manager.restart()
             self.episode_length_buf.zero_()  # a curriculum must not judge what was before the seed
@@ -160,6 +181,26 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
             self.reward_manager.restart()
         self._extras = {}
         return super().reset(seed=seed, options=options)
+
+    def _reset_some(self, mask: Any, seed: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Start some environments anew; the others stay as they are."""
+        if seed is not None:
+            raise UsageError("reset: a seed starts all environments anew; leave it out with a reset_mask")
+        chosen = torch.as_tensor(mask, device=self.device)
+        if chosen.dtype != torch.bool or chosen.shape != (self.num_envs,):
+            raise UsageError(
+                f"reset: reset_mask must be {self.num_envs} booleans, got {tuple(chosen.shape)} of {chosen.dtype}"
+            )
+        self._extras = {}
+        env_ids = chosen.nonzero()[:, 0]
+        if len(env_ids):
+            self._reset_envs(env_ids)
+            self.scene.engine.refresh()
+        return self.observation_manager.compute(), {}
+
+    def _need_open(self) -> None:
+        if self._closed:
+            raise UsageError("this environment is closed: make a new one")
 
     @contextmanager
     def watched_by(self, *watchers: Watcher) -> Iterator[None]:
@@ -173,6 +214,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
 
     def step(self, action: Tensor | np.ndarray) -> StepResult:
         """One control step: observations, rewards, terminated, truncated, info."""
+        self._need_open()
         with one_thread(self.device):
             return self._step(action)
 
@@ -181,16 +223,21 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         action = torch.as_tensor(action, device=self.device)
         for watcher in self.watchers:
             watcher.before_step(action)
+        if not self.watchers and action.device.type == "cpu" and not bool(action.isfinite().all()):
+            raise UsageError("step: an action is not a finite number")  # a guard that looks on tells more
         self._advance(action, self.watchers)
+        diverged = self._rescue() if self.cfg.simulation.on_divergence == "reset" else None
         self.episode_length_buf += 1
         done = self.termination_manager.compute()
         reward = self.reward_manager.compute()
+        if diverged is not None:
+            done, reward = self.termination_manager.cut_off(diverged), reward.masked_fill(diverged, 0.0)
         self.metrics_manager.compute()
         self.schedule_manager.advance()
         terminated, truncated = self.termination_manager.terminated, self.termination_manager.truncated
         ended = None
         if self.cfg.auto_reset:
-            ended = done.nonzero().flatten()
+            ended = done.nonzero()[:, 0]
             if len(ended):
                 if self.shows_final_obs:
                     self._extras["final_obs"] = self.observation_manager.compute(keep=False)
@@ -206,6 +253,30 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
             watcher.after_step(result)
         return result
 
+    def _rescue(self) -> Tensor | None:
+        """Put environments whose physics diverged back to their start, so that all terms see numbers; which, if any."""
+        engine = self.scene.engine
+        fine = (engine.qvel.abs() <= self.cfg.simulation.divergence_speed).all(dim=1)  # no NaN is less than anything
+        fine &= engine.qpos.isfinite().all(dim=1)
+        if bool(fine.all()):
+            return None
+        env_ids = (~fine).nonzero()[:, 0]
+        self.scene.reset(env_ids)
+        self.scene.refresh(env_ids)
+        self.scene.reset_sensors(env_ids)
+        self.diverged += len(env_ids)
+        return ~fine
+
+    def _solver_log(self) -> dict[str, Any]:
+        """How the physics went since the last episodes ended, as soon as there is something to tell."""
+        engine = self.scene.engine
+        solved, unconverged = self._solver_seen
+        self._solver_seen = engine.solved, engine.unconverged
+        share = (engine.unconverged - unconverged) / max(engine.solved - solved, 1)
+        log = {"Solver/unconverged": share} if engine.unconverged else {}
+        log |= {"Solver/diverged": self.diverged} if self.diverged else {}
+        return {key: torch.tensor(float(value)) for key, value in log.items()}
+
     def _reset_envs(self, env_ids: EnvIds) -> dict[str, Any]:
         every = torch.arange(self.num_envs, device=self.device) if env_ids is None else env_ids
         log = self.curriculum_manager.compute(every)
@@ -219,11 +290,23 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         for manager in managers:
             log.update(manager.reset(env_ids))
         log.update(super()._reset_envs(env_ids))
-        self.episode_length_buf[every] = 0
+        gm.fill(self.episode_length_buf, env_ids, 0)
         log.update(self.command_manager.reset(env_ids))
+        log.update(self._solver_log())
         return log
 
     def close(self, **kwargs: Any) -> None:
         """Free the engine."""
         super().close()
         self.closed = True
+
+
+def _one_seed(seed: int | Sequence[int | None] | None, num_envs: int) -> int | None:
+    """A seed as Gymnasium gives it, as one number."""
+    if seed is None or isinstance(seed, int | np.integer):
+        return None if seed is None else int(seed)
+    seeds = [None if one is None else int(one) for one in seed]
+    if len(seeds) != num_envs:
+        raise UsageError(f"reset: {len(seeds)} seeds for {num_envs} environments")
+    known = [one for one in seeds if one is not None]
+    return int(np.random.SeedSequence(known).generate_state(1)[0]) if known else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.errors import ConfigError
 from genelab.managers.base import Table
 from genelab.managers.delay import DelayBuffer
@@ -145,9 +146,8 @@ class ActionManager(Stateful):
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         """Forget the actions of these environments."""
-        rows = slice(None) if env_ids is None else env_ids
-        self.prev_action[rows] = 0.0
-        self.action[rows] = 0.0
+        gm.fill(self.prev_action, env_ids)
+        gm.fill(self.action, env_ids)
         for term in self.terms.values():
             term.reset(env_ids)
         return {}

@@ -124,8 +124,8 @@ class CommandTerm(Stateful):
         """Let time pass, but not for the environments that were reset just now."""
         self.time_left -= dt
         if fresh is not None:
-            self.time_left[fresh] += dt
-        due = (self.time_left < 0.01 * dt).nonzero().flatten()  # less is rounding, and no reason to wait a step
+            gm.shift(self.time_left, fresh, dt)
+        due = (self.time_left < 0.01 * dt).nonzero()[:, 0]  # less is rounding, and no reason to wait a step
         if len(due):
             self._draw(due)
         self.update()

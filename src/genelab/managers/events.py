@@ -52,9 +52,9 @@ class EventManager(Manager[EventTermCfg]):
     def _draw_times(self, name: str, env_ids: EnvIds) -> None:
         interval = self.cfgs[name].interval_range_s
         assert interval is not None
-        rows = slice(None) if env_ids is None else env_ids
+        rows, count = (slice(None), self.env.num_envs) if env_ids is None else (env_ids, len(env_ids))
         timer = self._time_left[name]
-        timer[rows] = gm.uniform(*interval, timer[rows].shape, self.env.rng, timer.dtype)
+        timer[rows] = gm.uniform(*interval, (count,), self.env.rng, timer.dtype)
 
     def apply(self, mode: Literal["startup", "reset"], env_ids: EnvIds) -> None:
         """Run the events of a mode."""
@@ -70,8 +70,8 @@ class EventManager(Manager[EventTermCfg]):
         for name, timer in self._time_left.items():
             timer -= dt
             if fresh is not None:
-                timer[fresh] += dt
-            due = (timer < 0.01 * dt).nonzero().flatten()  # less is rounding, and no reason to wait a step
+                gm.shift(timer, fresh, dt)
+            due = (timer < 0.01 * dt).nonzero()[:, 0]  # less is rounding, and no reason to wait a step
             if len(due):
                 self.terms[name](due)
                 self._draw_times(name, due)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.managers.base import Manager, TermCfg
 from genelab.sim import EnvIds
 
@@ -45,7 +46,9 @@ class MetricsManager(Manager[MetricTermCfg]):
     def compute(self) -> None:
         """Take this step's values."""
         if self.terms:
-            values = torch.stack([term.vector() for term in self.terms.values()]).to(self.env.dtype)
+            values = torch.stack([term.vector() for term in self.terms.values()])
+            if values.dtype != self.env.dtype:
+                values = values.to(self.env.dtype)
             self.episode_sum += values
             self._last = values
             if self._wants_max:
@@ -60,14 +63,19 @@ class MetricsManager(Manager[MetricTermCfg]):
         rows = slice(None) if env_ids is None else env_ids
         values = self._episode(rows)
         self.finished[:, rows] = values
-        self.episode_sum[:, rows] = 0.0
-        self._max[:, rows] = -torch.inf
-        self._steps[rows] = 0
+        gm.fill(self.episode_sum, env_ids, dim=1)
+        gm.fill(self._max, env_ids, -torch.inf, dim=1)
+        gm.fill(self._steps, env_ids)
         return {f"Metrics/{name}": value for name, value in zip(self.terms, values.mean(dim=1).unbind(), strict=True)}
 
     def _episode(self, rows: slice | Tensor) -> Tensor:
         """The episodes so far of these environments, `(terms, rows)`; zero for one without a step."""
         steps = self._steps[rows]
-        kinds = {"mean": self.episode_sum[:, rows] / steps, "last": self._last[:, rows], "max": self._max[:, rows]}
-        values = torch.stack([kinds[cfg.reduce][i] for i, cfg in enumerate(self.cfgs.values())])
+        kinds = {"mean": self.episode_sum, "last": self._last, "max": self._max}
+        wanted = [cfg.reduce for cfg in self.cfgs.values()]
+        found = {kind: kinds[kind][:, rows] for kind in set(wanted)}
+        if "mean" in found:
+            found["mean"] = found["mean"] / steps
+        mixed = len(found) > 1
+        values = torch.stack([found[kind][i] for i, kind in enumerate(wanted)]) if mixed else found[wanted[0]]
         return torch.where(steps > 0, values, 0.0)

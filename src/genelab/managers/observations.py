@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.errors import ConfigError
 from genelab.managers.base import Table, Term, TermCfg, _name, _shape
 from genelab.managers.delay import DelayBuffer
@@ -119,7 +120,8 @@ class ObservationGroup(Stateful):
         if not isinstance(value, Tensor) or value.dim() != 2 or value.shape[0] != self.env.num_envs:
             raise ConfigError(f"{term.where} must return shape ({self.env.num_envs}, d), got {_shape(value)}")
         term.check_real(value)
-        return value.to(self.env.dtype)  # contacts are booleans, model parameters are doubles
+        # Contacts are booleans, model parameters are doubles.
+        return value if value.dtype == self.env.dtype else value.to(self.env.dtype)
 
     def _lay_out(self, dims: Mapping[str, int]) -> list[TermLayout]:
         layout, start = [], 0
@@ -217,7 +219,7 @@ class ObservationGroup(Stateful):
             term.reset(env_ids)
         for _, delay in self._delays.values():
             delay.reset(env_ids)
-        self._fresh[slice(None) if env_ids is None else env_ids] = True
+        gm.fill(self._fresh, env_ids, True)
 
 
 class ObservationManager(Stateful):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.managers.base import Manager, Table, TermCfg, _name
 from genelab.sim import EnvIds
 
@@ -100,7 +101,7 @@ class RewardManager(Manager[RewardTermCfg]):
         sums = self.episode_sum[:, rows]
         means = sums.mean(dim=1) / self.env.max_episode_length_s
         self.finished[:, rows] = sums
-        self.episode_sum[:, rows] = 0.0
+        gm.fill(self.episode_sum, env_ids, dim=1)
         return {f"Episode_Reward/{name}": value for name, value in zip(self.terms, means.unbind(), strict=True)}
 
     def table(self) -> Table:

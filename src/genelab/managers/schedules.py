@@ -120,6 +120,10 @@ class ScheduleManager(Stateful):
         except KeyError:
             raise ConfigError(f"no schedule is called {name!r}.{did_you_mean(name, self.terms)}") from None
 
+    def end(self, name: str | None) -> float:
+        """What a schedule lets count in the end; all of it where there is none."""
+        return 1.0 if name is None or name not in self.terms else self.terms[name].cfg.end
+
     def advance(self) -> None:
         """A control step has been made."""
         for term in self.terms.values():

@@ -31,6 +31,7 @@ class TerminationManager(Manager[TerminationTermCfg]):
 
     kind = "termination"
     env: ManagerBasedRlEnv
+    not_state = ("_failures", "_time_outs")
 
     def __init__(self, cfgs: Mapping[str, TerminationTermCfg], env: ManagerBasedRlEnv) -> None:
         super().__init__(cfgs, env)
@@ -38,21 +39,35 @@ class TerminationManager(Manager[TerminationTermCfg]):
         self.truncated = torch.zeros_like(self.terminated)
         self.values = torch.zeros(len(self.terms), env.num_envs, dtype=torch.bool, device=env.device)
         """What each term said in the last step, `(terms, N)`."""
+        cuts = [cfg.time_out for cfg in self.cfgs.values()]
+        self._failures = [i for i, cut in enumerate(cuts) if not cut]
+        self._time_outs = [i for i, cut in enumerate(cuts) if cut]
 
     def compute(self) -> Tensor:
         """Which episodes end with this step, `(N,)`."""
+        if not self.terms:
+            return self.terminated | self.truncated
         values = []
-        # New tensors: what a term returns may be its own memory, which the coming reset wipes.
-        self.terminated, self.truncated = torch.zeros_like(self.terminated), torch.zeros_like(self.truncated)
-        for name, term in self.terms.items():
+        for term in self.terms.values():
             value = term.vector()
             if value.dtype != torch.bool:
                 raise ConfigError(f"{term.where} must return booleans, got {value.dtype}")
             values.append(value)
-            ends = self.truncated if self.cfgs[name].time_out else self.terminated
-            ends |= value
-        if values:
-            self.values = torch.stack(values)
+        # A copy: what a term returns may be its own memory, which the coming reset wipes.
+        self.values = torch.stack(values)
+        self.terminated = self._any_of(self._failures)
+        self.truncated = self._any_of(self._time_outs)
+        return self.terminated | self.truncated
+
+    def _any_of(self, terms: list[int]) -> Tensor:
+        ends = self.values[terms[0]] if terms else torch.zeros_like(self.values[0])
+        for i in terms[1:]:
+            ends = ends | self.values[i]
+        return ends
+
+    def cut_off(self, which: Tensor) -> Tensor:
+        """End the episodes of some environments, `(N,)`, as cut off, whatever the terms said; all that end."""
+        self.terminated, self.truncated = self.terminated & ~which, self.truncated | which
         return self.terminated | self.truncated
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from genelab import math as gm
 from genelab.errors import ConfigError
 from genelab.managers import ActionTerm, ActionTermCfg, Meaning
 from genelab.scene import Articulation
-from genelab.scene.actuators import PerJoint, Target
+from genelab.scene.actuators import Actuator, PerJoint, Target
 from genelab.scene.mirror import of_joints
 from genelab.scene.names import resolve_values
 
@@ -87,11 +87,16 @@ class JointAction(ActionTerm):
         return torch.tensor(numbers, device=self.env.device, dtype=self.env.dtype)
 
     def apply(self, action: Tensor) -> None:
+        self._target()[:, self.joint_columns] = self._wanted(action)
+
+    def _wanted(self, action: Tensor) -> Tensor:
+        """The targets that an action asks for, `(N, dim)`."""
         if self.cfg.clip is not None:
             action = action.clamp(*self.cfg.clip)
-        self._target()[:, self.joint_columns] = self.offset + self.scale * action
+        return self.offset + self.scale * action
 
     def _target(self) -> Tensor:
+        """Where they go, `(N, J)`."""
         raise NotImplementedError
 
     def linear(self) -> dict[str, Any]:
@@ -130,10 +135,11 @@ class JointPositionAction(JointAction):
             return {}
         return {"offset": f"make env.actions.{self.name}.offset and the robot's default pose add up to that"}
 
-    def apply(self, action: Tensor) -> None:
-        super().apply(action)
+    def _wanted(self, action: Tensor) -> Tensor:
+        wanted = super()._wanted(action)
         if self.robot.has_encoder_bias:
-            self.robot.joint_pos_target[:, self.joint_columns] -= gm.take(self.robot.encoder_bias, self.joint_columns)
+            wanted -= gm.take(self.robot.encoder_bias, self.joint_columns)
+        return wanted
 
     def _target(self) -> Tensor:
         return self.robot.joint_pos_target
@@ -161,12 +167,20 @@ def check_actuators(robot: Articulation, joints: set[int], target: Target, where
     """Every joint must have an actuator that follows this kind of target."""
     for actuator_name, actuator in robot.actuators.items():
         mine = joints & set(actuator.joint_ids)
-        if mine and target not in actuator.cfg.accepts:
+        if any(target not in actuator.follows(joint) for joint in mine):
             raise ConfigError(
                 f"{where}: the actuator {actuator_name!r} ({type(actuator.cfg).__name__}) "
-                f"does not follow {target} targets"
+                f"does not follow {target} targets{_what_it_follows(robot, actuator, mine)}"
             )
         joints = joints - mine
     if joints:
         names = ", ".join(robot.joint_names[i] for i in sorted(joints))
         raise ConfigError(f"{where}: no actuator drives {names}")
+
+
+def _what_it_follows(robot: Articulation, actuator: Actuator, joints: set[int]) -> str:
+    """Which joints follow what, where that differs from joint to joint."""
+    kinds = {robot.joint_names[i]: actuator.follows(i) for i in sorted(joints)}
+    if all(kind == actuator.cfg.accepts for kind in kinds.values()):
+        return ""
+    return ": " + ", ".join(f"{name} follows {' or '.join(kind)}" for name, kind in kinds.items())

@@ -117,8 +117,8 @@ class GaitClock(CommandTerm):
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         log = super().reset(env_ids)
-        which = slice(None) if env_ids is None else env_ids
-        self.resting[which], self.moving[which] = self.cfg.run_out, False  # nobody begins running
+        gm.fill(self.resting, env_ids, self.cfg.run_out)  # nobody begins running
+        gm.fill(self.moving, env_ids, False)
         self.update()
         return log
 
@@ -126,7 +126,7 @@ class GaitClock(CommandTerm):
         self.phase += self.cfg.frequency * dt
         self.resting += dt
         if fresh is not None:
-            self.phase[fresh] -= self.cfg.frequency * dt
+            gm.shift(self.phase, fresh, -self.cfg.frequency * dt)
         self.update()
 
     def update(self) -> None:
@@ -157,7 +157,7 @@ def feet_height_phase(
     """
     wanted = ground + height * get_clock(env, clock).lift
     error = get_sensor(env, feet, PointsSensor).height - wanted
-    return torch.exp(-error.square().sum(dim=1) / std**2)
+    return torch.exp(error.square().sum(dim=1) / -(std**2))
 
 
 def feet_contact_phase(env: ManagerBasedRlEnv, clock: str, contact: str) -> Tensor:

@@ -76,27 +76,28 @@ class VelocityCommand(CommandTerm):
     def resample(self, env_ids: Tensor) -> None:
         """Draw which kind of command it is, then the command."""
         cfg = self.cfg
-        low, high = (self._row(*ends) for ends in zip(*self.ranges.values(), strict=True))
+        low, high = (
+            gm.constant(ends, self.env.device, self.env.dtype) for ends in zip(*self.ranges.values(), strict=True)
+        )
         command = gm.uniform(low, high, (len(env_ids), 3), self.env.rng, self.env.dtype)
         heading, kind = gm.uniform(0.0, 1.0, (2, len(env_ids)), self.env.rng, self.env.dtype)
         stands = kind < cfg.standing_share
-        forward = (kind < cfg.standing_share + cfg.forward_share) & ~stands
-        command[stands] = 0.0
-        command[forward, 0] = command[forward, 0].abs()
-        command[forward, 1:] = 0.0
-        alone = torch.zeros_like(stands)
+        special = kind < cfg.standing_share + cfg.forward_share  # stands, or goes straight ahead
+        command[:, 0] = torch.where(special, command[:, 0].abs(), command[:, 0])
+        off = stands[:, None] | (special[:, None] & gm.constant((False, True, True), kind.device, torch.bool))
         if cfg.axis_share > 0.0:
             axis = ((kind - cfg.standing_share - cfg.forward_share) / cfg.axis_share * 3).floor()
             alone = (axis >= 0.0) & (axis < 3.0)
-            command[alone[:, None] & (axis[:, None] != torch.arange(3, device=axis.device))] = 0.0
-        self.command[env_ids] = command
+            off |= alone[:, None] & (axis[:, None] != gm.constant((0.0, 1.0, 2.0), axis.device, axis.dtype))
+            special = special | alone
+        self.command[env_ids] = command.masked_fill_(off, 0.0)
         turns = gm.uniform(0.0, 1.0, (len(env_ids),), self.env.rng, self.env.dtype) < cfg.heading_share
-        self.holds_heading[env_ids] = turns & ~stands & ~forward & ~alone
+        self.holds_heading[env_ids] = turns & ~special
         self.heading_target[env_ids] = cfg.heading[0] + (cfg.heading[1] - cfg.heading[0]) * heading
 
     def fix(self, command: Tensor, env_ids: EnvIds = None) -> None:
         super().fix(command, env_ids)
-        self.holds_heading[slice(None) if env_ids is None else env_ids] = False
+        gm.fill(self.holds_heading, env_ids, False)
 
     def meaning(self) -> Meaning:
         return Meaning(
@@ -128,16 +129,13 @@ class VelocityCommand(CommandTerm):
             error = gm.wrap_to_pi(self.heading_target - self.robot.heading_w)
             rate = (self.cfg.heading_stiffness * error).clamp(*self.ranges["ang_vel_z"])
             self.command[:, 2] = torch.where(self.holds_heading, rate, self.command[:, 2])
-        speed = self.command[:, :2].norm(dim=1)
-        along = (self.command[:, :2] * self.robot.root_lin_vel_b[:, :2]).sum(dim=1) / speed.clamp(min=1e-6)
-        self.asked += speed * self.env.step_dt
-        self.followed += along * self.env.step_dt
+        asked = self.command[:, :2]
+        speed = torch.linalg.vector_norm(asked, dim=1)
+        along = (asked * self.robot.root_lin_vel_b[:, :2]).sum(dim=1) / speed.clamp(min=1e-6)
+        self.asked.add_(speed, alpha=self.env.step_dt)
+        self.followed.add_(along, alpha=self.env.step_dt)
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
-        rows = slice(None) if env_ids is None else env_ids
-        self.asked[rows] = 0.0
-        self.followed[rows] = 0.0
+        gm.fill(self.asked, env_ids)
+        gm.fill(self.followed, env_ids)
         return super().reset(env_ids)
-
-    def _row(self, *values: float) -> Tensor:
-        return torch.tensor(values, device=self.env.device, dtype=self.env.dtype)

@@ -39,10 +39,15 @@ def command_ranges(
 
 
 def terrain_levels_vel(
-    env: ManagerBasedRlEnv, env_ids: Tensor, command: str, promote_distance: float, asset: Selection = ROBOT
+    env: ManagerBasedRlEnv,
+    env_ids: Tensor,
+    command: str,
+    promote_distance: float,
+    demote_failures: bool = False,
+    asset: Selection = ROBOT,
 ) -> Tensor:
     """Robots that came far from their spawn point go to harder ground; those that made less than half the way they were
-    asked to go, to easier."""
+    asked to go, to easier, and with `demote_failures` those whose episode was terminated, however far they came."""
     terrain = env.scene.terrain
     if not isinstance(terrain, GeneratedTerrain):
         raise ConfigError("terrain_levels_vel: the scene has no generated terrain")
@@ -50,6 +55,9 @@ def terrain_levels_vel(
     distance = (asset.entity.root_pos_w[env_ids, :2] - env.scene.env_origins[env_ids, :2]).norm(dim=1)
     up = distance > promote_distance
     down = (term.followed[env_ids] < 0.5 * term.asked[env_ids]) & ~up
+    if demote_failures:
+        failed = env.termination_manager.terminated[env_ids]
+        up, down = up & ~failed, down | failed
     judged = env.episode_length_buf[env_ids] > 0  # the first reset follows no episode
     terrain.move(env_ids, up & judged, down & judged, env.rng)
     return terrain.levels.to(env.dtype).mean()

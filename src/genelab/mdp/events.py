@@ -60,16 +60,16 @@ def reset_root_uniform(
     """
     entity = asset.entity
     origins = entity.env_origins if env_ids is None else entity.env_origins[env_ids]
-    offset = _sample_axes(env, len(origins), pose_range)
+    offset = sample_axes(env, len(origins), pose_range)
     turn = gm.quat_from_euler(*offset[:, 3:].unbind(dim=1))
-    rot = gm.quat_mul(turn, entity.default_root_pose[:, 3:].expand_as(turn))
+    rot = gm.quat_mul(turn, entity.default_root_pose[:, 3:])
     pos = origins + entity.default_root_pose[:, :3] + offset[:, :3]
-    if env.scene.terrain is not None:  # jittered away from its origin, a robot must not start inside a step
-        ground = env.scene.terrain.height_at(pos)
+    terrain = env.scene.terrain
+    if terrain is not None and not terrain.is_plane:  # jittered away from its origin, it must not start inside a step
+        ground = terrain.height_at(pos)
         pos[:, 2] += (ground - origins[:, 2]).clamp(min=0.0)
-    entity.write_root_pose(torch.cat((pos, rot), dim=1), env_ids)
-    velocity = entity.default_root_vel + _sample_axes(env, len(origins), velocity_range or {})
-    entity.write_root_velocity(velocity, env_ids)
+    velocity = entity.default_root_vel + sample_axes(env, len(origins), velocity_range or {})
+    entity.write_root_state(torch.cat((pos, rot), dim=1), velocity, env_ids)
 
 
 def push_by_velocity(
@@ -80,12 +80,9 @@ def push_by_velocity(
     asset: Selection = ROBOT,
 ) -> None:
     """Add a random velocity to the root's, by axis as in `reset_root_uniform`; `schedule` as a reward's."""
-    entity = asset.entity
-    rows = slice(None) if env_ids is None else env_ids
-    spin = gm.quat_rotate(entity.root_quat_w[rows], entity.root_ang_vel_b[rows])
-    velocity = torch.cat((entity.root_lin_vel_w[rows], spin), dim=1)
-    share = env.schedules.share(schedule)
-    entity.write_root_velocity(velocity + share * _sample_axes(env, len(velocity), velocity_range), env_ids)
+    count = env.num_envs if env_ids is None else len(env_ids)
+    push, share = sample_axes(env, count, velocity_range), env.schedules.share(schedule)
+    asset.entity.add_root_velocity(push if share == 1.0 else share * push, env_ids)
 
 
 class HelpingWrench:
@@ -125,9 +122,11 @@ class HelpingWrench:
         tilt = torch.stack((-up[:, 1], up[:, 0]), dim=1)  # from the root's z axis to up
         torque = torch.cat((upright[0] * tilt - upright[1] * spin[:, :2], turn[:, None]), dim=1)
         torque = gm.quat_rotate(entity.root_quat_w, torque)
-        force = gm.quat_rotate(gm.yaw_quat(entity.root_quat_w), torch.nn.functional.pad(towards, (0, 1)))
+        (ahead, left), heading = towards.unbind(dim=1), entity.heading_w
+        cos, sin = heading.cos(), heading.sin()
         sunk = height - root_height(env, entity)
-        force[:, 2] = (lift[0] * sunk - lift[1] * entity.root_lin_vel_w[:, 2]).clamp(0.0, lift_limit)
+        carried = (lift[0] * sunk - lift[1] * entity.root_lin_vel_w[:, 2]).clamp(0.0, lift_limit)
+        force = torch.stack((cos * ahead - sin * left, sin * ahead + cos * left, carried), dim=1)
         wrench = share * force[:, None], share * torque[:, None]
         env.scene.engine.write_wrench(*wrench, entity.body_ids[:1], None)
 
@@ -135,10 +134,11 @@ class HelpingWrench:
 _AXES = ("x", "y", "z", "roll", "pitch", "yaw")
 
 
-def _sample_axes(env: ManagerBasedEnv, count: int, ranges: dict[str, tuple[float, float]]) -> Tensor:
+def sample_axes(env: ManagerBasedEnv, count: int, ranges: dict[str, tuple[float, float]]) -> Tensor:
     """Random numbers `(count, 6)` within the ranges, zero for axes without one."""
     for axis in ranges:
         if axis not in _AXES:
             raise ConfigError(f"{axis!r} is not an axis: they are {', '.join(_AXES)}")
-    bounds = torch.tensor([ranges.get(axis, (0.0, 0.0)) for axis in _AXES], device=env.device, dtype=env.dtype)
-    return gm.uniform(bounds[:, 0], bounds[:, 1], (count, 6), env.rng, env.dtype)
+    bounds = zip(*(ranges.get(axis, (0.0, 0.0)) for axis in _AXES), strict=True)
+    low, high = (gm.constant(ends, env.device, env.dtype) for ends in bounds)
+    return gm.uniform(low, high, (count, 6), env.rng, env.dtype)

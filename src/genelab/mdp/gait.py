@@ -6,11 +6,14 @@ command is given, a foot that should stand still is not judged: below `threshold
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
+from genelab import math as gm
 from genelab.managers import ROBOT, RewardTermCfg, Selection
 from genelab.mdp.sensors import get_sensor
 from genelab.scene import ContactSensor, PointsSensor
@@ -23,7 +26,10 @@ if TYPE_CHECKING:
 
 def asks_to_move(command: Tensor, threshold: float, axes: tuple[int, ...] | None = None) -> Tensor:
     """Where a command `(N, c)` asks for more than standing, along some of its axes if not along all, `(N,)`."""
-    return (command if axes is None else command[:, axes]).norm(dim=1) > threshold
+    return vector_norm(command if axes is None else gm.take(command, _axes(axes, command.device)), dim=1) > threshold
+
+
+_axes = functools.cache(gm.columns)
 
 
 def is_moving(
@@ -60,7 +66,7 @@ def foot_slip(env: ManagerBasedRlEnv, contact: str, feet: str, command: str, thr
 def foot_clearance(env: ManagerBasedRlEnv, feet: str, target: float, command: str, threshold: float) -> Tensor:
     """Distance of the feet from a height, weighed by how fast they swing."""
     points = get_sensor(env, feet, PointsSensor)
-    speed = points.lin_vel_w[..., :2].norm(dim=-1)
+    speed = vector_norm(points.lin_vel_w[..., :2], dim=-1)
     return ((points.height - target).abs() * speed).sum(dim=1) * is_moving(env, command, threshold)
 
 
@@ -83,13 +89,13 @@ class FootSwingHeight:
 
     def reset(self, env_ids: EnvIds) -> None:
         """New episodes, new steps."""
-        self.peak[slice(None) if env_ids is None else env_ids] = 0.0
+        gm.fill(self.peak, env_ids)
 
 
 def soft_landing(env: ManagerBasedRlEnv, contact: str, command: str, threshold: float) -> Tensor:
     """Forces on the feet that have just landed, N."""
     sensor = get_sensor(env, contact, ContactSensor)
-    force = sensor.force_w.norm(dim=-1)
+    force = vector_norm(sensor.force_w, dim=-1)
     return (force * sensor.first_contact).sum(dim=1) * is_moving(env, command, threshold)
 
 
@@ -117,12 +123,12 @@ class VariablePosture:
         asset: Selection = ROBOT,
     ) -> Tensor:
         asked = env.commands[command]
-        speed = asked[:, :2].norm(dim=1) + asked[:, 2].abs()
+        speed = vector_norm(asked[:, :2], dim=1) + asked[:, 2].abs()
         kind = torch.where(speed > running_threshold, 2, (speed >= walking_threshold).long())
-        error = (asset.robot.joint_pos - asset.robot.default_joint_pos).square()
+        error = asset.robot.joint_pos_rel.square()
         return torch.exp(-(error / self.variances[kind]).mean(dim=1))
 
 
 def peak_force(env: ManagerBasedRlEnv, contact: str) -> Tensor:
     """Largest force on a foot, N."""
-    return get_sensor(env, contact, ContactSensor).force_w.norm(dim=-1).amax(dim=1)
+    return vector_norm(get_sensor(env, contact, ContactSensor).force_w, dim=-1).amax(dim=1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.errors import ConfigError
 from genelab.managers import ROBOT, XYZ, Meaning, Selection, observation
 from genelab.mdp.sensors import get_sensor
@@ -87,13 +88,13 @@ def _gyroscope(env: ManagerBasedEnv, sensor: str) -> Meaning:
 @observation(_per_joint("rad", "m"))
 def joint_pos_rel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Joint positions relative to the default pose."""
-    return (asset.entity.joint_pos - asset.entity.default_joint_pos)[:, asset.joint_ids]
+    return gm.take(asset.entity.joint_pos_rel, asset.joint_ids)
 
 
 @observation(_per_joint("rad/s", "m/s"))
 def joint_vel_rel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Joint velocities relative to the default ones."""
-    return (asset.entity.joint_vel - asset.entity.default_joint_vel)[:, asset.joint_ids]
+    return gm.take(asset.entity.joint_vel_rel, asset.joint_ids)
 
 
 @observation(_actions)
@@ -136,7 +137,8 @@ def projected_gravity(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
 def joint_pos_measured(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Joint positions relative to the default pose, as encoders with a constant error read them."""
     robot = asset.robot
-    return (robot.joint_pos + robot.encoder_bias - robot.default_joint_pos)[:, asset.joint_ids]
+    measured = robot.joint_pos_rel + robot.encoder_bias if robot.has_encoder_bias else robot.joint_pos_rel
+    return gm.take(measured, asset.joint_ids)
 
 
 @observation(_wheels)
@@ -144,7 +146,7 @@ def wheel_angle(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Mean sine and mean cosine of the angles of joints that turn without end, as their encoders read them: bounded,
     and the same after every turn."""
     robot = asset.robot
-    angle = robot.joint_pos[:, asset.joint_ids] + robot.encoder_bias[:, asset.joint_ids]
+    angle = gm.take(robot.joint_pos, asset.joint_ids) + gm.take(robot.encoder_bias, asset.joint_ids)
     return torch.stack((angle.sin().mean(dim=1), angle.cos().mean(dim=1)), dim=1)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from genelab import math as gm
 from genelab.managers import ROBOT, RewardTermCfg, Selection
@@ -23,17 +24,17 @@ def is_alive(env: ManagerBasedRlEnv) -> Tensor:
 
 def joint_pos_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
     """Sum of squared joint positions."""
-    return asset.entity.joint_pos[:, asset.joint_ids].square().sum(dim=1)
+    return gm.take(asset.entity.joint_pos, asset.joint_ids).square().sum(dim=1)
 
 
 def joint_vel_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
     """Sum of squared joint velocities."""
-    return asset.entity.joint_vel[:, asset.joint_ids].square().sum(dim=1)
+    return gm.take(asset.entity.joint_vel, asset.joint_ids).square().sum(dim=1)
 
 
 def joint_cos(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
     """Mean cosine of joint angles: 1 where all are zero."""
-    return asset.entity.joint_pos[:, asset.joint_ids].cos().mean(dim=1)
+    return gm.take(asset.entity.joint_pos, asset.joint_ids).cos().mean(dim=1)
 
 
 def action_rate_l2(env: ManagerBasedRlEnv) -> Tensor:
@@ -52,7 +53,7 @@ def track_lin_vel_exp(
     error = (env.commands[command][:, :2] - velocity[:, :2]).square().sum(dim=1)
     if with_z:
         error = error + velocity[:, 2].square()
-    return torch.exp(-error / std**2)
+    return torch.exp(error / -(std**2))
 
 
 def track_ang_vel_exp(
@@ -63,12 +64,12 @@ def track_ang_vel_exp(
     error = (env.commands[command][:, 2] - velocity[:, 2]).square()
     if with_xy:
         error = error + velocity[:, :2].square().sum(dim=1)
-    return torch.exp(-error / std**2)
+    return torch.exp(error / -(std**2))
 
 
 def error_vel_xy(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT) -> Tensor:
     """Distance from the commanded velocity in the ground plane, m/s."""
-    return (env.commands[command][:, :2] - asset.entity.root_lin_vel_b[:, :2]).norm(dim=1)
+    return vector_norm(env.commands[command][:, :2] - asset.entity.root_lin_vel_b[:, :2], dim=1)
 
 
 def error_vel_y(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT) -> Tensor:
@@ -107,9 +108,9 @@ def flat_orientation_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Ten
 def upright_exp(env: ManagerBasedRlEnv, std: float, asset: Selection = ROBOT) -> Tensor:
     """1 for bodies that stand upright, by the squared sine of their tilt."""
     quat = asset.entity.body_quat_w[:, asset.body_ids]  # (N, B, 4)
-    down = torch.tensor((0.0, 0.0, -1.0), device=env.device, dtype=env.dtype)
+    down = gm.constant((0.0, 0.0, -1.0), env.device, env.dtype)
     tilt = gm.quat_rotate_inverse(quat, down)[..., :2].square().sum(dim=(1, 2))
-    return torch.exp(-tilt / std**2)
+    return torch.exp(tilt / -(std**2))
 
 
 def base_height_l2(env: ManagerBasedRlEnv, target: float, asset: Selection = ROBOT) -> Tensor:
@@ -132,7 +133,7 @@ def angular_momentum_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Ten
 
 def joint_torques_l2(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
     """Sum of squared joint torques."""
-    return asset.robot.joint_effort[:, asset.joint_ids].square().sum(dim=1)
+    return gm.take(asset.robot.joint_effort, asset.joint_ids).square().sum(dim=1)
 
 
 class JointAccL2:
@@ -142,7 +143,7 @@ class JointAccL2:
         self.last: Tensor | None = None
 
     def __call__(self, env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
-        velocity = asset.entity.joint_vel[:, asset.joint_ids]
+        velocity = gm.take(asset.entity.joint_vel, asset.joint_ids)
         change = torch.zeros_like(velocity) if self.last is None else velocity - self.last
         self.last = velocity
         return change.square().sum(dim=1) / env.step_dt**2 * (env.episode_length_buf > 1)
@@ -150,8 +151,8 @@ class JointAccL2:
 
 def joint_pos_limits(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor:
     """How far joints are beyond their soft limits, summed."""
-    limits = asset.robot.soft_joint_pos_limits[:, asset.joint_ids]
-    pos = asset.robot.joint_pos[:, asset.joint_ids]
+    limits = gm.take(asset.robot.soft_joint_pos_limits, asset.joint_ids)
+    pos = gm.take(asset.robot.joint_pos, asset.joint_ids)
     return (pos - pos.clamp(limits[..., 0], limits[..., 1])).abs().sum(dim=1)
 
 

@@ -72,7 +72,8 @@ class RollingAction(JointVelocityAction):
             self.rolls[:, columns] = torch.tensor(speeds, device=env.device, dtype=env.dtype)[:, None]
 
     def transforms(self) -> dict[str, Any]:
-        return self.linear()  # as under a scripted step, a second stage may roll where the first did not
+        # As of a scripted step: what is left of the rolling in the end.
+        return {**self.linear(), "share": self.cfg.share * self.env.schedules.end(self.cfg.schedule)}
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -83,16 +84,17 @@ class RollingAction(JointVelocityAction):
             "rolls": [gm.decimals(row) for row in self.rolls],
         }
 
-    def apply(self, action: Tensor) -> None:
-        super().apply(action)
+    def _wanted(self, action: Tensor) -> Tensor:
+        wanted = super()._wanted(action)
         if not self.cfg.rolls:
-            return
+            return wanted
         most = self.cfg.acceleration * self.env.step_dt
         self.speed += (self.env.commands[self.cfg.command] @ self.rolls - self.speed).clamp(-most, most)
         share = self.cfg.share * self.env.schedules.share(self.cfg.schedule)
         if share != 0.0:
-            self._target()[:, self.joint_columns] += share * self.speed
+            wanted += share * self.speed
+        return wanted
 
     def reset(self, env_ids: EnvIds) -> None:
         super().reset(env_ids)
-        self.speed[slice(None) if env_ids is None else env_ids] = 0.0
+        gm.fill(self.speed, env_ids)

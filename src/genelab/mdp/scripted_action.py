@@ -102,7 +102,8 @@ class ScriptedJointPositionAction(JointPositionAction):
                 table[row, :, columns] = cells
 
     def transforms(self) -> dict[str, Any]:
-        return self.linear()  # a script may fade, and what was learned above it goes on without
+        # A script may fade: what is left of it in the end is what a policy is judged above.
+        return {**self.linear(), "share": self.cfg.share * self.env.schedules.end(self.cfg.schedule)}
 
     def settings(self) -> dict[str, Any]:
         feet = self.clock.foot_names
@@ -118,19 +119,20 @@ class ScriptedJointPositionAction(JointPositionAction):
             "spread": [gm.decimals(row) for row in self.spread[0]],
         }
 
-    def apply(self, action: Tensor) -> None:
-        super().apply(action)
+    def _wanted(self, action: Tensor) -> Tensor:
+        wanted = super()._wanted(action)
         share = self.cfg.share * self.env.schedules.share(self.cfg.schedule)
         if share != 0.0:
-            self._target()[:, self.joint_columns] += share * self._script()
+            wanted += self._script() if share == 1.0 else share * self._script()
+        return wanted
 
     def _script(self) -> Tensor:
         """What the clock and the command ask of the joints, `(N, dim)`, rad."""
         script = self.clock.lift @ self.steps[:, 0]
         command = self.env.commands[self.clock.cfg.command]
         if self.cfg.strides:
-            ahead = torch.einsum("nf,nc->nfc", self.clock.sweep_ahead(self.cfg.lead), command).flatten(1)
-            script += ahead @ self.strides.flatten(0, 1)
+            ahead = self.clock.sweep_ahead(self.cfg.lead)[:, :, None] * command[:, None]  # (N, feet, command)
+            script += ahead.flatten(1) @ self.strides.flatten(0, 1)
         if self.cfg.spread:
             script += command.abs() @ self.spread[0]
         return script

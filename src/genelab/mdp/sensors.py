@@ -26,4 +26,4 @@ def get_sensor(env: ManagerBasedEnv, name: str, kind: type[Kind]) -> Kind:
 def root_height(env: ManagerBasedEnv, entity: Entity) -> Tensor:
     """How high an entity's root is above the ground below it, `(N,)`, m."""
     position = entity.root_pos_w
-    return position[:, 2] if env.scene.terrain is None else position[:, 2] - env.scene.terrain.height_at(position)
+    return position[:, 2] if env.scene.terrain is None else env.scene.terrain.height_of(position)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.managers import ROBOT, Selection
 from genelab.mdp.sensors import root_height
 
@@ -22,7 +23,7 @@ def time_out(env: ManagerBasedRlEnv) -> Tensor:
 
 def joint_pos_beyond(env: ManagerBasedRlEnv, bound: float, asset: Selection = ROBOT) -> Tensor:
     """Some joint is further than `bound` from zero."""
-    return (asset.entity.joint_pos[:, asset.joint_ids].abs() > bound).any(dim=1)
+    return (gm.take(asset.entity.joint_pos, asset.joint_ids).abs() > bound).any(dim=1)
 
 
 def bad_orientation(env: ManagerBasedRlEnv, limit: float, asset: Selection = ROBOT) -> Tensor:

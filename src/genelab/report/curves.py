@@ -33,7 +33,7 @@ _PANELS = {
     "Eval/success_rate": "success, evaluated",
 }
 """What is shown of every task, in this order, with its title."""
-_AXES: dict[Unit, str] = {"steps": "control steps", "minutes": "minutes of learning", "iterations": "iterations"}
+_AXES: dict[Unit, str] = {"steps": "control steps", "minutes": "minutes of learning"}
 
 Band = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Where, mean, lowest, highest."""
@@ -89,6 +89,11 @@ def draw_curves(groups: Sequence[Group], unit: Unit, form: Literal["svg", "png"]
     return _save(figure, form)
 
 
+def axis_label(groups: Sequence[Group], unit: Unit) -> str:
+    """What the axis counts; what a budget counts is its library's to say."""
+    return _AXES.get(unit) or " or ".join(dict.fromkeys(run.unit for group in groups for run in group.runs))
+
+
 def _panels(groups: Sequence[Group]) -> dict[str, str]:
     """Tags that at least one run has, with their titles."""
     tags = {tag for group in groups for run in group.runs for tag in run.curves}
@@ -114,7 +119,7 @@ def _draw_panel(axes: Axes, groups: Sequence[Group], tag: str, title: str, unit:
             if len(group.runs) > 1:
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.set_title(title, fontsize=10, loc="left", color=_INK)
-    axes.set_xlabel(_AXES[unit], fontsize=9, color=_INK)
+    axes.set_xlabel(axis_label(groups, unit), fontsize=9, color=_INK)
     axes.set_xlim(left=0)
     if all(low.min() >= 0 for _, _, low, _ in drawn):
         axes.set_ylim(bottom=0)

@@ -67,13 +67,18 @@ class Run:
         return self.record["task"]
 
     def axis(self, iteration: np.ndarray, unit: str) -> np.ndarray:
-        """Iterations as another measure of how long was learned: `steps`, `minutes` or `iterations`."""
+        """What was spent of the budget as `steps` or `minutes`, or, for `iterations`, as it is."""
         if unit == "iterations":
             return iteration
         if unit == "steps":
             steps = self.curves["Train/env_steps"]
             return np.interp(iteration, steps.iteration, steps.values)
         return np.interp(iteration, *self._minutes())
+
+    @property
+    def unit(self) -> str:
+        """What its library's budget counts."""
+        return self.record.get("unit") or "iterations"
 
     @property
     def seconds(self) -> float | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from genelab.report.runs import Group, Run
-from genelab.rl.statistics import Interval, mean_interval
+from genelab.statistics import Interval, mean_interval
 
 MOST_DIFFERENCES = 40
 _ANY: Interval = (-math.inf, math.inf)
@@ -128,8 +128,11 @@ def run_table(groups: Sequence[Group]) -> Table:
             started = datetime.datetime.fromisoformat(record["started_at"]).strftime("%Y-%m-%d %H:%M")
             speed = f"{record['steps_per_second']:,.0f}" if record.get("steps_per_second") else "–"
             length = duration(run.seconds) if run.seconds else "–"
-            rows.append((group.label, str(record["seed"]), record["status"], started, length, speed, str(run.path)))
-    return Table(head=("run", "seed", "status", "started, UTC", "time", "steps/s", "directory"), rows=rows)
+            budget = "–" if record.get("budget") is None else f"{record['budget']:,} {run.unit}"
+            who = (group.label, str(record["seed"]), record["status"])
+            rows.append((*who, started, budget, length, speed, str(run.path)))
+    head = ("run", "seed", "status", "started, UTC", "budget", "time", "control steps/s", "directory")
+    return Table(head=head, rows=rows)
 
 
 def difference_table(groups: Sequence[Group]) -> Table | None:

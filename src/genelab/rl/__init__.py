@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from genelab.rl.exporter import ExportResult, export_task
     from genelab.rl.film_callback import FilmOptions
     from genelab.rl.monitor import Iteration, IterationHook, Progress
-    from genelab.rl.play import PlayResult, play_task, replay_dump
+    from genelab.rl.motion_player import play_motion
+    from genelab.rl.player import PlayResult, play_task, replay_dump
     from genelab.rl.profiling import ProfileCfg
     from genelab.rl.train import resume_task, train_task
     from genelab.rl.training import TrainResult
@@ -24,14 +25,15 @@ _HOME = {
     "FilmOptions": "genelab.rl.film_callback",
     "Iteration": "genelab.rl.monitor",
     "IterationHook": "genelab.rl.monitor",
-    "PlayResult": "genelab.rl.play",
+    "PlayResult": "genelab.rl.player",
     "ProfileCfg": "genelab.rl.profiling",
     "Progress": "genelab.rl.monitor",
     "TrainResult": "genelab.rl.training",
     "evaluate_task": "genelab.rl.evaluator",
     "export_task": "genelab.rl.exporter",
-    "play_task": "genelab.rl.play",
-    "replay_dump": "genelab.rl.play",
+    "play_motion": "genelab.rl.motion_player",
+    "play_task": "genelab.rl.player",
+    "replay_dump": "genelab.rl.player",
     "resume_task": "genelab.rl.train",
     "train_task": "genelab.rl.train",
 }
@@ -48,6 +50,7 @@ __all__ = [
     "TrainResult",
     "evaluate_task",
     "export_task",
+    "play_motion",
     "play_task",
     "replay_dump",
     "resume_task",

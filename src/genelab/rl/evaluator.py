@@ -25,9 +25,9 @@ from genelab.rl.probe import MOST_ROUNDS, probes_of, run_probe
 from genelab.rl.provenance import versions
 from genelab.rl.rollout import rollout
 from genelab.rl.show import Show, show_nothing
-from genelab.rl.statistics import mean_interval, overlap, share_interval
 from genelab.rl.world import judged_cfg, policy_on_task
 from genelab.sim import ENGINES, ModelError
+from genelab.statistics import mean_interval, overlap, share_interval
 
 NUM_ENVS = 64
 """Environments of an evaluation, unless its settings say otherwise."""

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from genelab.config import expect, read_json
+from genelab.config.offer import need_library
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import ConfigError, UsageError, refusing
-from genelab.rl.backends.base import InferenceSetup, Observations, need_library
+from genelab.rl.backends.base import InferenceSetup, Observations
 from genelab.rl.checkpoint import begin_at_stage, check_schema, schema_of
 from genelab.rl.export_metadata import describe_actions
 from genelab.rl.torchscript import load_torchscript

@@ -20,10 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from genelab.config import TASKS, check_out, write_out
+from genelab.config.offer import need_library
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError, summary
 from genelab.managers.observations import ObservationGroup
-from genelab.rl.backends.base import Actor, InferenceSetup, Observations, need_library, select_backend
+from genelab.rl.backends.base import Actor, InferenceSetup, Observations, select_backend
 from genelab.rl.export_metadata import describe, input_names, output_names
 from genelab.rl.exported import (
     SUFFIXES,

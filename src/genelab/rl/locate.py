@@ -99,7 +99,7 @@ def _of_run(run: Path, backend: Backend[Any], best: bool) -> Path:
     if best:
         path = run / f"best_model{backend.suffix}"
         if not path.is_file():
-            raise UsageError(f"{run} has no {path.name}: it was not trained with `evaluation`")
+            raise UsageError(f"{run} has no {path.name}: it was trained without `train_task.evaluation`")
         return path
     newest = _newest(run, backend)
     if newest is None:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from genelab.config.offer import need_library
 from genelab.errors import GenelabError, UsageError
-from genelab.rl.backends.base import need_library
 from genelab.rl.monitor import Writer
 
 LoggerName = Literal["tensorboard", "wandb"]

@@ -179,13 +179,14 @@ class TrainMonitor(Watcher):
         self.world_size = world_size
         """Processes that train together; each steps as many environments as this one."""
         self.episodes = Episodes(num_envs=env.num_envs, device=env.device, keep=RECENT_EPISODES)
+        self.done = 0
+        """Spent of the budget, in the backend's unit."""
         self.env_steps = 0
         self.iterations = 0
         self.stop_requested = False
         self.learner: Learner | None = None
         self.last_checkpoint: Path | None = None
         self._env = env
-        self._done = 0
         self._started: float | None = None
         self._already = 0
         self._steps_before = 0
@@ -198,15 +199,15 @@ class TrainMonitor(Watcher):
 
     def continue_from(self, state: dict[str, Any]) -> None:
         """Count on from where an interrupted run stopped."""
-        self._already, self.iterations, self.env_steps = state["done"], state["iterations"], state["env_steps"]
-        self._steps_before = self.env_steps
+        self.done, self.iterations, self.env_steps = state["done"], state["iterations"], state["env_steps"]
+        self._already, self._steps_before = self.done, self.env_steps
         self.episodes.load(state["episodes"])
         for hook in self.hooks:
             hook.load(state)
 
-    def state(self, done: int) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """What `continue_from` needs."""
-        counts = {"done": done, "iterations": self.iterations, "env_steps": self.env_steps}
+        counts = {"done": self.done, "iterations": self.iterations, "env_steps": self.env_steps}
         state = {**counts, "episodes": self.episodes.state(), "best": None}
         for hook in self.hooks:
             state |= hook.state()
@@ -230,7 +231,7 @@ class TrainMonitor(Watcher):
         scalars: dict[str, float],
     ) -> None:
         """The learner has collected and learned once more; `done` of the budget is spent."""
-        self.learner, self._done = learner, done
+        self.learner, self.done = learner, done
         self.iterations += 1
         fault = self.fault(scalars)
         if fault is not None:
@@ -272,7 +273,7 @@ class TrainMonitor(Watcher):
             "checkpoint": path.name,
             "learner": self.learner.state(),
             "env": self._env.state_dict(),
-            "monitor": self.state(self._done),
+            "monitor": self.state(),
             "torch_rng": torch.get_rng_state(),
         }
         save_atomically(state, self.path / "resume.pt")

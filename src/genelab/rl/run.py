@@ -35,6 +35,8 @@ RECORD: dict[str, Any] = {
     "device": str,
     "experiment": str | None,
     "ranks": int | None,
+    "budget": int | None,
+    "unit": str | None,
     "logger": str | None,
     "overrides": list[str] | None,
     "command": str | None,

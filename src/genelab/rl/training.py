@@ -42,6 +42,9 @@ from genelab.rl.stop import stop_on_signals
 from genelab.rl.world import eval_cfg, world_of_run
 from genelab.viewer import ViewerCfg
 
+UNCONVERGED_SHARE = 0.01
+"""Of the physics steps; above it a run is remarked on."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
@@ -54,6 +57,10 @@ class TrainResult:
     best: Path | None
     """The policy that evaluation while training found best; None without such an evaluation."""
     status: Literal["completed", "interrupted"]
+    spent: int
+    """What it has spent of its budget since it began."""
+    unit: str
+    """What the budget counts, in the plural."""
     env_steps: int
     seconds: float
     overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -93,6 +100,20 @@ class TrainSpec:
     def __post_init__(self) -> None:
         if self.evaluation is not None:
             self.evaluation.check_for_training()
+
+
+def remark_on_solver(env: ManagerBasedRlEnv, notify: Callable[[str], None]) -> None:
+    """Say so if the physics of a run cannot be trusted."""
+    engine = env.scene.engine
+    share = engine.unconverged / max(engine.solved, 1)
+    if share > UNCONVERGED_SHARE:
+        most = engine.model.opt.iterations
+        notify(
+            f"the solver had not converged after {most} iterations in {share:.1%} of the physics steps it was looked "
+            "at: raise `env.simulation.solver.iterations`, or shorten `env.simulation.dt`"
+        )
+    if env.diverged:
+        notify(f"the physics diverged {env.diverged} times; those episodes were cut off")
 
 
 class Training:
@@ -233,6 +254,8 @@ class Training:
                     if callback is not None:
                         callback.env.close()
                 self._end(status, monitor, seconds)
+                if leads:
+                    remark_on_solver(env, self.spec.notify)
                 if writer is not None:
                     writer.close()
         last = monitor.last_checkpoint
@@ -243,6 +266,8 @@ class Training:
             checkpoint=last,
             best=None if evaluation is None or evaluation.best is None else evaluation.best_model,
             status=status,
+            spent=monitor.done,
+            unit=monitor.unit,
             env_steps=monitor.env_steps,
             seconds=seconds,
             overrides=self.spec.overrides,

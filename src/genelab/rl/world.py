@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from genelab import mdp
-from genelab.config import TASKS, TaskCfg, apply_override
+from genelab.config import TASKS, TaskCfg, apply_override, reaches
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, Physics, physics_changes, with_physics
 from genelab.errors import ConfigError, UsageError
 from genelab.managers import TerminationTermCfg
@@ -48,7 +48,7 @@ def world_of_run(task_id: str, overrides: Mapping[str, Any]) -> tuple[ManagerBas
     of_training = physics_changes(cfg, task.env)
     fitting = {}
     for path, value in overrides.items():
-        if path.replace("-", "_") in of_training:
+        if any(reaches(path, setting) for setting in of_training):
             continue
         with suppress(ConfigError):
             apply_override({"env": cfg, "agent": task.agent}, path, value)

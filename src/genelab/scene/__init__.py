@@ -6,6 +6,7 @@ from genelab.scene.actuators import (
     IdealPdActuatorCfg,
     ImplicitPdActuatorCfg,
     ImplicitVelocityActuatorCfg,
+    XmlActuatorCfg,
 )
 from genelab.scene.entity import (
     Articulation,
@@ -15,9 +16,8 @@ from genelab.scene.entity import (
     InitialStateCfg,
     RigidObject,
     RigidObjectCfg,
-    mjcf_file,
-    mjcf_text,
 )
+from genelab.scene.incoming import mjcf_file, mjcf_text
 from genelab.scene.mirror import AXIAL, POLAR, SAME, Image
 from genelab.scene.scene import Scene, SceneCfg
 from genelab.scene.sensors import (
@@ -43,6 +43,7 @@ from genelab.scene.terrains import (
     TerrainCfg,
     TerrainGeneratorCfg,
 )
+from genelab.scene.urdf import urdf_file
 
 __all__ = [
     "AXIAL",
@@ -82,6 +83,8 @@ __all__ = [
     "Terrain",
     "TerrainCfg",
     "TerrainGeneratorCfg",
+    "XmlActuatorCfg",
     "mjcf_file",
     "mjcf_text",
+    "urdf_file",
 ]

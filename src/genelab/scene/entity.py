@@ -11,59 +11,47 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import mujoco
+import numpy as np
 import torch
 from torch import Tensor
 
 from genelab import math as gm
 from genelab.errors import ConfigError
-from genelab.scene.actuators import Actuator, ActuatorCfg, actuated_joints
+from genelab.scene.actuators import ON_JOINT, Actuator, ActuatorCfg, XmlActuatorCfg, actuated_joints
+from genelab.scene.incoming import Incoming, parse
 from genelab.scene.mirror import Sides
 from genelab.scene.names import match_names
 from genelab.scene.reading import Reader, reading
 from genelab.sim import Engine, EnvIds, ModelError
 from genelab.state import keep_attributes, load_attributes
 
+_OF_DRIVEN_JOINTS = ("dof_armature", "dof_frictionloss", "jnt_actfrclimited", "jnt_actfrcrange")
+"""What an actuator's config may change of the model."""
+_ORIGIN = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 _SCALAR_JOINTS = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
-
-
-def mjcf_file(path: str) -> mujoco.MjSpec:
-    """A model from an MJCF file."""
-    if not Path(path).is_file():
-        raise ModelError(f"no MJCF file at {path!r}")
-    return _parse(lambda: mujoco.MjSpec.from_file(path), path)
-
-
-def mjcf_text(xml: str) -> mujoco.MjSpec:
-    """A model from MJCF text."""
-    return _parse(lambda: mujoco.MjSpec.from_string(xml), "the MJCF text")
-
-
-def _parse(read: Callable[[], mujoco.MjSpec], where: str) -> mujoco.MjSpec:
-    try:
-        return read()
-    except ValueError as error:
-        raise ModelError(f"{where} is not a valid model: {' '.join(str(error).split())}") from error
 
 
 @dataclass(kw_only=True)
 class InitialStateCfg:
     """Where an entity is after a reset, before events change it."""
 
-    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Position of a free root, relative to the environment's origin, m; a fixed root is moved by it from where its
-    MJCF has it."""
-    rot: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
-    """Orientation of the root, w x y z."""
+    keyframe: str | None = None
+    """A keyframe of the model's file: its positions of the free root and of the joints, unless they are given here."""
+    pos: tuple[float, float, float] | None = None
+    """Position of a free root, relative to the environment's origin, m; None: the keyframe's, else where the model has
+    it. A fixed root is moved by it from where the model has it."""
+    rot: tuple[float, float, float, float] | None = None
+    """Orientation of the root, w x y z; None: likewise."""
     lin_vel: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Velocity of a free root, world frame, m/s."""
     ang_vel: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Angular velocity of a free root, world frame, rad/s."""
     joint_pos: dict[str, float] = field(default_factory=dict)
-    """Joint positions by regular expression; joints not named are at the model's initial position."""
+    """Joint positions by regular expression; joints not named are where the keyframe, else the model, has
+    them."""
     joint_vel: dict[str, float] = field(default_factory=dict)
     """Joint velocities by regular expression; zero where not named."""
 
@@ -92,7 +80,8 @@ class ArticulationCfg(EntityCfg):
     """Bodies connected by driven joints."""
 
     actuators: dict[str, ActuatorCfg] = field(default_factory=dict)
-    """What drives the joints. Actuators in the MJCF on the same joints are replaced."""
+    """What drives the joints. Actuators in the model's file on the same joints are replaced, unless `XmlActuatorCfg`
+    takes them over."""
     soft_joint_pos_limit_factor: float = 1.0
     """Share of the joint range, about its middle, that the soft limits span."""
 
@@ -112,22 +101,26 @@ class Entity(Reader):
     def __init__(self, name: str, cfg: EntityCfg) -> None:
         self.name = name
         self.cfg = cfg
-        self.spec = _parse(lambda: cfg.spec(**cfg.spec_args), f"the model of {name!r}")
+        self.spec = parse(lambda: cfg.spec(**cfg.spec_args), f"the model of {name!r}")
         if not isinstance(self.spec, mujoco.MjSpec):
             raise ModelError(f"the model of {name!r} is a {type(self.spec).__name__}, not a mujoco.MjSpec")
         _name_all(self.spec.bodies, "body")
         _name_all(self.spec.joints, "joint")
+        self._incoming: Incoming | None = Incoming(name, self.spec)
+        self._start = self._incoming.positions(cfg.init_state.keyframe)
+        """Positions of the model's joints by name, from the keyframe or as it is compiled."""
 
     # -- building
 
     def attach_to(self, world: mujoco.MjSpec) -> None:
         """Put this entity's model into the world's, at its initial pose if it is fixed there."""
-        for key in list(self.spec.keys):
-            self.spec.delete(key)  # a keyframe is of the whole world, not of one thing in it
         frame = world.worldbody.add_frame()
-        if not self._has_free_root():
-            frame.pos, frame.quat = list(self.cfg.init_state.pos), list(self.cfg.init_state.rot)
-        world.attach(self.spec, prefix=f"{self.name}/", frame=frame)
+        self._is_moved = not self._has_free_root()
+        if self._is_moved:
+            state = self.cfg.init_state
+            frame.pos, frame.quat = list(state.pos or (0.0, 0.0, 0.0)), list(state.rot or (1.0, 0.0, 0.0, 0.0))
+        assert self._incoming is not None
+        self._incoming.attach_to(world, frame)
 
     def _has_free_root(self) -> bool:
         roots = self.spec.worldbody.bodies
@@ -137,6 +130,9 @@ class Entity(Reader):
 
     def initialize(self, engine: Engine, env_origins: Tensor) -> None:
         """Find this entity's part of the compiled model."""
+        assert self._incoming is not None
+        self._incoming.compare(engine.model, self._changes, self._is_moved)
+        self._incoming = None
         self.engine = engine
         self.env_origins = env_origins
         model, prefix = engine.model, f"{self.name}/"
@@ -161,21 +157,31 @@ class Entity(Reader):
         if free:
             q, v = int(model.jnt_qposadr[free[0]]), int(model.jnt_dofadr[free[0]])
             self._root_q, self._root_v = slice(q, q + 7), slice(v, v + 6)
+            q_ids, v_ids = [*range(q, q + 7), *q_ids], [*range(v, v + 6), *v_ids]
+        self._all_q, self._all_v = gm.columns(q_ids, engine.device), gm.columns(v_ids, engine.device)
         self._down = self._row([0.0, 0.0, -1.0])
         self._set_defaults(model, scalar)
 
+    def _changes(self, field: str, part: str) -> bool:
+        """Whether this entity's config changes an array of its model for the part of this name."""
+        return False
+
     def _set_defaults(self, model: mujoco.MjModel, joints: list[int]) -> None:
         state = self.cfg.init_state
-        length = math.hypot(*state.rot)  # as in MJCF, a quaternion need not be a unit one
-        self.default_root_pose = self._row([*state.pos, *(part / length for part in state.rot)])
+        free = next((qpos for qpos in self._start.values() if len(qpos) == 7), _ORIGIN)
+        rot = state.rot or free[3:]
+        length = math.hypot(*rot)  # as in MJCF, a quaternion need not be a unit one
+        self.default_root_pose = self._row([*(state.pos or free[:3]), *(part / length for part in rot)])
         self.default_root_vel = self._row([*state.lin_vel, *state.ang_vel])
-        pos = [float(model.qpos0[model.jnt_qposadr[i]]) for i in joints]
+        pos = [self._start[name][0] for name in self.joint_names]
         vel = [0.0] * len(joints)
         for target, values in ((pos, state.joint_pos), (vel, state.joint_vel)):
             for pattern, value in values.items():
                 for i in match_names(pattern, self.joint_names, f"{self.name} joint"):
                     target[i] = value
         self.default_joint_pos, self.default_joint_vel = self._row(pos), self._row(vel)
+        spin = gm.quat_rotate_inverse(self.default_root_pose[:, 3:], self.default_root_vel[:, 3:])
+        self._default_root_qvel = torch.cat((self.default_root_vel[:, :3], spin), dim=1)
         limits = [model.jnt_range[i] if model.jnt_limited[i] else (-torch.inf, torch.inf) for i in joints]
         self.joint_pos_limits = self._row([list(map(float, pair)) for pair in limits] or [[]])
 
@@ -196,6 +202,12 @@ class Entity(Reader):
         """Indices into this entity's bodies."""
         return match_names(patterns, self.body_names, f"{self.name} body")
 
+    def place_in(self, qpos: np.ndarray, pose: np.ndarray, joint_pos: np.ndarray) -> None:
+        """Write the pose of a free root, `(7,)`, and joint positions, `(J,)`, into positions of the whole model."""
+        self._need_free_root("pose")
+        qpos[self._root_q] = pose
+        qpos[self._q_ids.cpu().numpy()] = joint_pos
+
     # -- state
 
     @reading
@@ -207,6 +219,16 @@ class Entity(Reader):
     def joint_vel(self) -> Tensor:
         """Joint velocities, `(N, J)`, rad/s or m/s."""
         return gm.take(self.engine.qvel, self._joint_v)
+
+    @reading
+    def joint_pos_rel(self) -> Tensor:
+        """Joint positions relative to the default pose, `(N, J)`."""
+        return self.joint_pos - self.default_joint_pos
+
+    @reading
+    def joint_vel_rel(self) -> Tensor:
+        """Joint velocities relative to the default ones, `(N, J)`."""
+        return self.joint_vel - self.default_joint_vel
 
     @reading
     def joint_acc(self) -> Tensor:
@@ -272,9 +294,17 @@ class Entity(Reader):
         return self.engine.qvel[:, self._root_v][:, 3:]
 
     @reading
+    def _seen_from_root(self) -> Tensor:
+        """The root's velocity and the unit vector down in the root's frame, `(N, 2, 3)`: turned in one go."""
+        velocity = self.root_lin_vel_w
+        return gm.quat_rotate_inverse(
+            self.root_quat_w[:, None], torch.stack((velocity, self._down.expand_as(velocity)), dim=1)
+        )
+
+    @reading
     def root_lin_vel_b(self) -> Tensor:
         """Velocity of the root body in its own frame, `(N, 3)`."""
-        return gm.quat_rotate_inverse(self.root_quat_w, self.root_lin_vel_w)
+        return self._seen_from_root[:, 0]
 
     @reading
     def root_ang_vel_w(self) -> Tensor:
@@ -284,7 +314,7 @@ class Entity(Reader):
     @reading
     def projected_gravity_b(self) -> Tensor:
         """The unit vector down, in the root's frame, `(N, 3)`."""
-        return gm.quat_rotate_inverse(self.root_quat_w, self._down)
+        return self._seen_from_root[:, 1]
 
     @reading
     def heading_w(self) -> Tensor:
@@ -311,7 +341,23 @@ class Entity(Reader):
         """Set the velocity of a free root: linear and angular, world frame, `(len(env_ids), 6)`."""
         self._need_free_root("velocity")
         quat = self.engine.qpos[:, self._root_q][:, 3:]
-        quat = quat if env_ids is None else quat[env_ids]
+        self._write_root_velocity(quat if env_ids is None else quat[env_ids], velocity, env_ids)
+
+    def add_root_velocity(self, change: Tensor, env_ids: EnvIds) -> None:
+        """Change the velocity of a free root: linear and angular, world frame, `(len(env_ids), 6)`."""
+        self._need_free_root("velocity")
+        velocity, quat = self.engine.qvel[:, self._root_v], self.engine.qpos[:, self._root_q][:, 3:]
+        if env_ids is not None:
+            velocity, quat = velocity[env_ids], quat[env_ids]
+        spin = gm.quat_rotate_inverse(quat, change[:, 3:])
+        self.engine.write_qvel(velocity + torch.cat((change[:, :3], spin), dim=1), self._root_v, env_ids)
+
+    def write_root_state(self, pose: Tensor, velocity: Tensor, env_ids: EnvIds) -> None:
+        """Set pose and velocity of a free root."""
+        self.write_root_pose(pose, env_ids)
+        self._write_root_velocity(pose[:, 3:], velocity, env_ids)
+
+    def _write_root_velocity(self, quat: Tensor, velocity: Tensor, env_ids: EnvIds) -> None:
         angular = gm.quat_rotate_inverse(quat, velocity[:, 3:])
         self.engine.write_qvel(torch.cat((velocity[:, :3], angular), dim=1), self._root_v, env_ids)
 
@@ -329,14 +375,16 @@ class Entity(Reader):
     def reset(self, env_ids: EnvIds) -> None:
         """Write the default state."""
         count = self.engine.num_envs if env_ids is None else len(env_ids)
+        pos, vel = self.default_joint_pos, self.default_joint_vel
         if not self.is_fixed_base:
-            pose = self.default_root_pose.repeat(count, 1)
-            pose[:, :3] += self.env_origins if env_ids is None else self.env_origins[env_ids]
-            self.write_root_pose(pose, env_ids)
-            self.write_root_velocity(self.default_root_vel.repeat(count, 1), env_ids)
-        if self.joint_names:
-            pos, vel = self.default_joint_pos.repeat(count, 1), self.default_joint_vel.repeat(count, 1)
-            self.write_joint_state(pos, vel, env_ids)
+            pos, vel = torch.cat((self.default_root_pose, pos), dim=1), torch.cat((self._default_root_qvel, vel), dim=1)
+        if pos.shape[1] == 0:
+            return
+        pos = pos.repeat(count, 1)
+        if not self.is_fixed_base:
+            pos[:, :3] += self.env_origins if env_ids is None else self.env_origins[env_ids]
+        self.engine.write_qpos(pos, self._all_q, env_ids)
+        self.engine.write_qvel(vel.expand(count, -1), self._all_v, env_ids)
 
 
 class RigidObject(Entity):
@@ -353,11 +401,12 @@ class Articulation(Entity):
     def attach_to(self, world: mujoco.MjSpec) -> None:
         joints = {joint.name: joint for joint in self.spec.joints if joint.type in _SCALAR_JOINTS}
         names = list(joints)
-        owner = actuated_joints(list(self.cfg.actuators.values()), names, self.name)
-        driven = {names[i] for i in owner}
-        for actuator in list(self.spec.actuators):
-            if actuator.target in driven:
-                self.spec.delete(actuator)
+        own = [part.target if int(part.trntype) in ON_JOINT else "" for part in self.spec.actuators]
+        owner = actuated_joints(list(self.cfg.actuators.values()), names, own, self.name)
+        self._driven_names = {names[i] for i in owner}
+        replaced = {names[i] for i, cfg in owner.items() if not isinstance(cfg, XmlActuatorCfg)}
+        assert self._incoming is not None
+        self._incoming.leave_out([i for i, target in enumerate(own) if target in replaced])
         super().attach_to(world)
         # Into the world's MJCF, not the model's own: its `<default>` would give our actuators its ranges and gears.
         for cfg in self.cfg.actuators.values():
@@ -383,12 +432,27 @@ class Articulation(Entity):
         driven = [i for actuator in self.actuators.values() for i in actuator.joint_ids]
         ctrl = [i for actuator in self.actuators.values() for i in actuator.ctrl_ids.tolist()]
         self._driven, self._ctrl = gm.columns(driven, engine.device), gm.columns(ctrl, engine.device)
+        gear = [ratio for actuator in self.actuators.values() for ratio in actuator.gear]
+        self._gear = None if all(ratio == 1.0 for ratio in gear) else self._row(gear)
+        direct = self._gear is None and sorted(driven) == list(range(shape[1]))
+        by_joint = [ctrl[driven.index(i)] for i in sorted(driven)]
+        self._ctrl_by_joint = gm.columns(by_joint, engine.device) if direct else None
+        """The actuators in the order of the joints, if each joint has one and it has no gear."""
+
+    def _changes(self, field: str, part: str) -> bool:
+        limits = any(cfg.effort_limit for cfg in self.cfg.actuators.values() if isinstance(cfg, XmlActuatorCfg))
+        if limits and field in ("actuator_forcerange", "actuator_forcelimited"):
+            return True
+        return part in self._driven_names and field in _OF_DRIVEN_JOINTS
 
     @reading
     def joint_effort(self) -> Tensor:
         """Force or torque of the actuators in the last physics step, `(N, J)`; zero where nothing drives."""
+        if self._ctrl_by_joint is not None:
+            return gm.take(self.engine.actuator_force, self._ctrl_by_joint)
         effort = torch.zeros_like(self.joint_vel_target)
-        effort[:, self._driven] = gm.take(self.engine.actuator_force, self._ctrl)
+        force = gm.take(self.engine.actuator_force, self._ctrl)
+        effort[:, self._driven] = force if self._gear is None else force * self._gear
         return effort
 
     def write_encoder_bias(self, bias: Tensor, env_ids: EnvIds) -> None:
@@ -411,7 +475,6 @@ class Articulation(Entity):
 
     def reset(self, env_ids: EnvIds) -> None:
         super().reset(env_ids)
-        rows = slice(None) if env_ids is None else env_ids
-        self.joint_pos_target[rows] = self.default_joint_pos
-        self.joint_vel_target[rows] = 0.0
-        self.joint_effort_target[rows] = 0.0
+        self.joint_pos_target[slice(None) if env_ids is None else env_ids] = self.default_joint_pos
+        gm.fill(self.joint_vel_target, env_ids)
+        gm.fill(self.joint_effort_target, env_ids)

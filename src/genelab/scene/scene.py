@@ -14,7 +14,7 @@ from genelab.errors import ConfigError, did_you_mean
 from genelab.scene.entity import Articulation, ArticulationCfg, Entity, EntityCfg, RigidObject
 from genelab.scene.sensors import Sensor, SensorCfg
 from genelab.scene.terrains import TerrainCfg
-from genelab.sim import ContactQuery, EnvIds, SimulationCfg, apply_options, create_engine
+from genelab.sim import ContactQuery, EnvIds, SimulationCfg, create_engine, resolve_options, write_options
 from genelab.state import Stateful
 
 
@@ -56,7 +56,7 @@ class Scene(Stateful):
     """The world in all environments: its entities, its ground, its sensors and the engine that steps it."""
 
     parts = ("engine", "terrain", "entities", "sensors")
-    not_state = ("spec", "env_origins", "_articulations")
+    not_state = ("spec", "options", "env_origins", "_articulations")
 
     def __init__(self, cfg: SceneCfg, sim: SimulationCfg, notify: Callable[[str], None] | None = None) -> None:
         cfg.validate()
@@ -83,7 +83,9 @@ class Scene(Stateful):
         world = mujoco.MjSpec()
         world.modelname = "genelab"
         world.compiler.degree = False
-        apply_options(sim, world)
+        models = {name: entity.spec for name, entity in self.entities.items()}
+        self.options = resolve_options(sim, models)
+        write_options(self.options, world, models.values())
         world.worldbody.add_light(
             name="sun", type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, pos=[0, 0, 10], dir=[0.3, 0.2, -1.0]
         )

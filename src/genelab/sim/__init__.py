@@ -19,10 +19,10 @@ if TYPE_CHECKING:
         EnvIds,
         Ids,
         ModelError,
-        apply_options,
         compile_spec,
         create_engine,
     )
+    from genelab.sim.options import Option, apply_options, resolve_options, write_options
 
 _HOME = {
     "ContactQuery": "genelab.sim.contacts",
@@ -31,12 +31,15 @@ _HOME = {
     "EnvIds": "genelab.sim.engine",
     "Ids": "genelab.sim.engine",
     "ModelError": "genelab.sim.engine",
+    "Option": "genelab.sim.options",
     "SimulationCfg": "genelab.sim.cfg",
     "SolverCfg": "genelab.sim.cfg",
     "add_contact_sensor": "genelab.sim.contacts",
-    "apply_options": "genelab.sim.engine",
+    "apply_options": "genelab.sim.options",
     "compile_spec": "genelab.sim.engine",
     "create_engine": "genelab.sim.engine",
+    "resolve_options": "genelab.sim.options",
+    "write_options": "genelab.sim.options",
 }
 
 __all__ = [
@@ -47,6 +50,7 @@ __all__ = [
     "EnvIds",
     "Ids",
     "ModelError",
+    "Option",
     "SimulationCfg",
     "SolverCfg",
     "add_contact_sensor",
@@ -54,6 +58,8 @@ __all__ = [
     "compile_spec",
     "create_engine",
     "register_engine",
+    "resolve_options",
+    "write_options",
 ]
 
 register_engine("mujoco", "genelab.sim.mujoco_engine:MujocoEngine", packages=["mujoco"], default_on="cpu")

@@ -16,20 +16,24 @@ EngineName = Annotated[str, OneOf(ENGINES.choices)]
 
 @dataclass(kw_only=True)
 class SolverCfg:
-    """Constraint solver settings, as in MJCF's `<option>`; every engine reads them."""
+    """Constraint solver settings, as in MJCF's `<option>`; every engine reads them.
 
-    integrator: Literal["euler", "implicitfast"] = "implicitfast"
-    """Time integration. `implicitfast` is stable for stiff position and velocity actuators."""
-    iterations: Count = 10
-    """Most Newton iterations per physics step."""
-    ls_iterations: Count = 20
-    """Most line-search steps per Newton iteration."""
-    tolerance: NonNegative = 1e-8
-    """Newton stops below this scaled gradient."""
-    cone: Literal["pyramidal", "elliptic"] = "pyramidal"
-    """Friction cone."""
-    impratio: Positive = 1.0
-    """Frictional over normal constraint impedance; above 1 grips slip less."""
+    What is None is as the models in the world say, which must not disagree. Where they say nothing either, the
+    default holds.
+    """
+
+    integrator: Literal["euler", "rk4", "implicit", "implicitfast"] | None = None
+    """Time integration. The default, `implicitfast`, is stable for stiff position and velocity actuators."""
+    iterations: Count | None = None
+    """Most Newton iterations per physics step; 100 by default, which costs nothing where fewer do."""
+    ls_iterations: Count | None = None
+    """Most line-search steps per Newton iteration; 50 by default."""
+    tolerance: NonNegative | None = None
+    """Newton stops below this scaled gradient; 1e-8 by default."""
+    cone: Literal["pyramidal", "elliptic"] | None = None
+    """Friction cone; pyramidal by default."""
+    impratio: Positive | None = None
+    """Frictional over normal constraint impedance, 1 by default; above 1 grips slip less."""
 
 
 @dataclass(kw_only=True)
@@ -56,10 +60,21 @@ class SimulationCfg:
     """Body poses and velocities are of the end of the step. False: of its last substep's start, one `dt` old, which
     saves the MuJoCo engine a seventh of a quadruped's physics and a quarter of a cart-pole's. Joint and root state are
     always of the end; Genesis always has both."""
-    gravity: tuple[Finite, Finite, Finite] = (0.0, 0.0, -9.81)
-    """Gravity, m/s²."""
+    gravity: tuple[Finite, Finite, Finite] | None = None
+    """Gravity, m/s². None, here and below: as the models in the world say, else 9.81 down."""
+    density: NonNegative | None = None
+    """Density of the medium, kg/m³; by default there is none."""
+    viscosity: NonNegative | None = None
+    """Viscosity of the medium, Pa·s; by default there is none."""
+    wind: tuple[Finite, Finite, Finite] | None = None
+    """Velocity of the medium, m/s; by default it rests."""
     solver: SolverCfg = field(default_factory=SolverCfg)
     """Constraint solver."""
+    on_divergence: Literal["stop", "reset"] = "stop"
+    """What happens to an environment whose physics diverges: a NaN stops the run (`stop`), or the environment starts
+    anew, its episode counted as cut off, and the run goes on (`reset`). `Solver/diverged` counts them."""
+    divergence_speed: Positive = 1000.0
+    """With `reset`, an environment has diverged when a joint or a root is faster than this, m/s or rad/s, or a NaN."""
 
     def validate(self) -> None:
         """Refuse values no engine can run with."""

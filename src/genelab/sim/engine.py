@@ -11,6 +11,8 @@ above it asks which engine is below.
 
 from __future__ import annotations
 
+import logging
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -81,6 +83,10 @@ class Engine(ABC):
     dtype: torch.dtype
     version: int
     """Grows with every change of state, so that what was derived from a state can be cached until the next."""
+    solved: int = 0
+    """Physics steps of single environments whose solver was looked at: the last of every `step`. 0: nobody looks."""
+    unconverged: int = 0
+    """Of those, how many ended at the most iterations that the solver may make."""
 
     def __init__(
         self,
@@ -211,7 +217,8 @@ class Engine(ABC):
 
     @abstractmethod
     def refresh(self) -> None:
-        """Recompute what derives from the state where it was written since the last step."""
+        """Let what derives from the state follow it where it was written since the last step; at the latest when it is
+        read."""
 
     # -- model parameters, by MuJoCo's field names
 
@@ -277,13 +284,26 @@ def device_of(cfg: SimulationCfg) -> torch.device:
     return torch.device("cuda" if cfg.gpu else "cpu")
 
 
-def compile_spec(spec: mujoco.MjSpec) -> mujoco.MjModel:
-    """The compiled model, or one line that says why there is none."""
+def compile_spec(spec: mujoco.MjSpec, what: str = "the model") -> mujoco.MjModel:
+    """The compiled model, or one line that says why there is none. What MuJoCo warns of is logged."""
     try:
-        return spec.compile()
+        with warnings.catch_warnings(record=True) as remarks:
+            warnings.simplefilter("always")
+            model = spec.compile()
     except ValueError as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"the model does not compile: {reason}") from error
+        raise ModelError(f"{what} does not compile: {' '.join(str(error).split())}") from error
+    for remark in remarks:
+        log_warning(f"{what}: {remark.message}")
+    return model
+
+
+def log_warning(message: str) -> None:
+    """Keep what MuJoCo warns of, for those who ask for it."""
+    logging.getLogger("genelab.mujoco").info("%s", " ".join(message.split()))
+
+
+# MuJoCo would write warnings into a file in the working directory.
+mujoco.set_mju_user_warning(log_warning)
 
 
 def check_size(model: mujoco.MjModel, num_envs: int, device: torch.device) -> None:
@@ -293,27 +313,3 @@ def check_size(model: mujoco.MjModel, num_envs: int, device: torch.device) -> No
         check_memory(
             "env.scene.num_envs", f"{num_envs:,}", 24.0 * num_envs * (model.nq + 2 * model.nv + 16 * model.nbody)
         )
-
-
-def apply_options(cfg: SimulationCfg, spec: mujoco.MjSpec) -> None:
-    """Write the simulation settings into the spec, so that the MJCF says all there is to say."""
-    option, solver = spec.option, cfg.solver
-    option.timestep = cfg.dt
-    option.gravity = list(cfg.gravity)
-    option.integrator = {
-        "euler": mujoco.mjtIntegrator.mjINT_EULER,
-        "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
-    }[solver.integrator]
-    option.iterations = solver.iterations
-    option.ls_iterations = solver.ls_iterations
-    option.tolerance = solver.tolerance
-    option.cone = {
-        "pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL,
-        "elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC,
-    }[solver.cone]
-    option.impratio = solver.impratio
-    # MuJoCo 4.0.0 factors the Hessian of its solver wrongly where the Jacobian is sparse, as `auto` has it above 60
-    # degrees of freedom.
-    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
-    # A diverged state must stay visible: MuJoCo would otherwise reset it silently in the middle of an episode.
-    option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET

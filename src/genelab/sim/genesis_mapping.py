@@ -20,6 +20,13 @@ from genelab.sim.cfg import SimulationCfg
 from genelab.sim.engine import EngineError, ModelError, compile_spec
 
 _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
+_EULER, _IMPLICITFAST = mujoco.mjtIntegrator.mjINT_EULER, mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+_ELLIPTIC = mujoco.mjtCone.mjCONE_ELLIPTIC
+_KNOWN_FLAGS = sum(
+    getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}")
+    for name in ("AUTORESET", "CLAMPCTRL", "FILTERPARENT", "ISLAND", "MIDPHASE", "NATIVECCD", "WARMSTART")
+)
+"""What may be disabled: Genesis is told of it, or it is a matter of speed."""
 _ONE_DOF = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
 _AFFINE = (int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE))
 
@@ -59,16 +66,16 @@ def build_scene(
     gs: Any, cfg: SimulationCfg, spec: mujoco.MjSpec, model: mujoco.MjModel, num_envs: int, env_spacing: float
 ) -> tuple[Any, Any, Any | None]:
     """The built scene, the entity that is the whole model, and the entity that is its height field, if any."""
-    condim = int(model.geom_condim.max(initial=3))
+    option, condim = model.opt, int(model.geom_condim.max(initial=3))
     scene = gs.Scene(
-        sim_options=gs.options.SimOptions(dt=cfg.dt, substeps=1, gravity=tuple(cfg.gravity)),
+        sim_options=gs.options.SimOptions(dt=cfg.dt, substeps=1, gravity=tuple(option.gravity.tolist())),
         rigid_options=gs.options.RigidOptions(
-            integrator={"euler": gs.integrator.Euler}.get(cfg.solver.integrator, gs.integrator.implicitfast),
-            iterations=cfg.solver.iterations,
-            ls_iterations=cfg.solver.ls_iterations,
-            tolerance=cfg.solver.tolerance,
-            friction_cone=getattr(gs.friction_cone, cfg.solver.cone),
-            impratio=cfg.solver.impratio,
+            integrator=gs.integrator.Euler if option.integrator == _EULER else gs.integrator.implicitfast,
+            iterations=option.iterations,
+            ls_iterations=option.ls_iterations,
+            tolerance=option.tolerance,
+            friction_cone=gs.friction_cone.elliptic if option.cone == _ELLIPTIC else gs.friction_cone.pyramidal,
+            impratio=option.impratio,
             contact_resolution=gs.contact_resolution.convex,
             contact_pruning_tolerance=None,
             constraint_timeconst=0.02,
@@ -158,7 +165,12 @@ def inexpressible(model: mujoco.MjModel) -> Iterator[str]:
     solid = np.concatenate(colliding_geoms(model))
     smooth = may_collide(model, solid) & (pair_condim(model, solid) == 1)
     direct = [np.any(solref[:, 0] < 0) for solref in (model.geom_solref[solid], model.jnt_solref, model.eq_solref)]
+    option, disabled = model.opt, _disabled(model.opt.disableflags & ~_KNOWN_FLAGS)
     for bad, what in (
+        (option.integrator not in (_EULER, _IMPLICITFAST), "this integrator (`env.simulation.solver.integrator`)"),
+        (option.solver != mujoco.mjtSolver.mjSOL_NEWTON, "another solver than Newton's"),
+        (option.density or option.viscosity, "a medium with density or viscosity"),
+        (bool(disabled), f"the flag {disabled}"),
         (model.ntendon > 0, "tendons"),
         (model.npair > 0, "explicit contact pairs"),
         (np.any(model.body_gravcomp), "gravity compensation of bodies"),
@@ -176,6 +188,12 @@ def inexpressible(model: mujoco.MjModel) -> Iterator[str]:
     for i in range(model.nu):
         if why := _why_not(model, i):
             yield f"actuator {model.actuator(i).name or f'number {i}'!r}: {why}"
+
+
+def _disabled(flags: int) -> str:
+    """The first of the flags that are disabled, as MJCF has it."""
+    bits = (bit for bit in mujoco.mjtDisableBit.__members__.values() if bit & flags)
+    return next((f'{bit.name.removeprefix("mjDSBL_").lower()}="disable"' for bit in bits), "")
 
 
 # -- actuators

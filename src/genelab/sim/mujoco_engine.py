@@ -8,8 +8,7 @@ say) is shared.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -30,19 +29,16 @@ _FIELDS_OF_THE_START = ("qpos0", "eq_active0", "body_pos", "body_quat")
 _OUTPUTS = ("xpos", "xquat", "cvel", "subtree_com", "xipos", "actuator_force", "qacc", "sensordata")
 
 
-def _log_warning(message: str) -> None:
-    logging.getLogger("genelab.mujoco").info("%s", message)
-
-
-# MuJoCo would write warnings into a file in the working directory.
-mujoco.set_mju_user_warning(_log_warning)
-
-
 class MujocoEngine(Engine):
     """Steps all environments with MuJoCo; see `Engine` for the meaning of each member."""
 
     name = "mujoco"
     title = "MuJoCo"
+
+    @classmethod
+    def cannot_express(cls, model: mujoco.MjModel) -> Iterable[str]:
+        if model.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
+            yield 'bodies that fall asleep (the flag sleep="enable")'
 
     def __init__(
         self,
@@ -62,8 +58,11 @@ class MujocoEngine(Engine):
         self._views: dict[str, Tensor] = {}
         self._cache: dict[str, Tensor] = {}
         self._stale = np.zeros(num_envs, dtype=bool)
+        self._pending = np.zeros(num_envs, dtype=bool)
+        self._is_pending = False
         self._has_own_fields = False
-        self._root = torch.as_tensor(self.model.body_rootid.astype(np.int64)).to(device)
+        self._roots = self.model.body_rootid.tolist()
+        self._root = torch.tensor(self._roots, device=device)
         columns = [int(self.model.sensor(query.sensor).adr[0]) for query in contacts]
         self._contact_columns = torch.tensor(columns, dtype=torch.int64)
         self._force_columns = (self._contact_columns[:, None] + torch.arange(1, 4)).flatten()
@@ -75,12 +74,13 @@ class MujocoEngine(Engine):
 
     def _bind_outputs(self) -> None:
         """Name what the native call copies out; binding later would leave it empty until the next step."""
-        for name in _INPUTS:
-            self._views[name] = torch.from_numpy(self._batch.bind(name))
+        self._inputs = {name: self._batch.bind(name) for name in _INPUTS}
+        self._views |= {name: torch.from_numpy(view) for name, view in self._inputs.items()}
         for name in _OUTPUTS:
             view = self._batch.bind(name)
             view.flags.writeable = True  # torch accepts no read-only memory; only `load_state_dict` writes
             self._views[name] = torch.from_numpy(view)
+        self._iterations, self._islands = self._batch.bind("solver_niter"), self._batch.bind("nisland")
 
     # -- state
 
@@ -88,6 +88,8 @@ class MujocoEngine(Engine):
         """A copy of an array in our type and on our device, made once per version."""
         value = self._cache.get(name)
         if value is None:
+            if self._is_pending and name not in _INPUTS:
+                self._forward()
             value = compute() if compute else self._views[name]
             value = value.to(self.device, self.dtype, copy=compute is None)
             self._cache[name] = value
@@ -139,9 +141,11 @@ class MujocoEngine(Engine):
 
     def _tree_centre(self, bodies: slice | Tensor) -> Tensor:
         """Centre of mass of the tree that each body hangs on; of one tree, one that broadcasts."""
-        if isinstance(bodies, slice) and len(roots := set(self.model.body_rootid[bodies].tolist())) == 1:
+        if isinstance(bodies, slice) and len(roots := set(self._roots[bodies])) == 1:
             root = roots.pop()
-            return self._read(f"tree_com/{root}", lambda: self._views["subtree_com"][:, root, None].clone())
+            name = f"tree_com/{root}"
+            self._views.setdefault(name, self._views["subtree_com"][:, root, None])
+            return self._read(name)
         return self._read("subtree_com")[:, self._root[bodies]]
 
     @property
@@ -173,7 +177,15 @@ class MujocoEngine(Engine):
 
     def step(self, n: int) -> None:
         self._run(lambda: self._batch.step(nstep=n, stage=self._stage))
+        self._all_derived()
+        self.solved += self.num_envs
+        most = max(int(self._islands.max()), 1)  # what is beyond the last island is of another environment
+        self.unconverged += int(np.count_nonzero((self._iterations[:, :most] >= self.model.opt.iterations).any(axis=1)))
+
+    def _all_derived(self) -> None:
         self._stale[:] = False
+        self._pending[:] = False
+        self._is_pending = False
 
     def _run(self, call: Callable[[], None]) -> None:
         try:
@@ -184,8 +196,8 @@ class MujocoEngine(Engine):
             self._changed()
 
     def reset(self, env_ids: EnvIds) -> None:
-        ids = None if env_ids is None else env_ids.cpu().numpy()
-        if any(self._batch.expanded(field) is not None for field in _FIELDS_OF_THE_START):
+        ids = None if env_ids is None else env_ids.numpy(force=True)
+        if self._has_own_fields and any(self._batch.expanded(field) is not None for field in _FIELDS_OF_THE_START):
             self._batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
         else:  # all start alike, and a copy is fifty times faster
             self._batch.state[slice(None) if ids is None else ids] = self._start
@@ -202,23 +214,42 @@ class MujocoEngine(Engine):
         self._write("qvel", values, cols, env_ids)
 
     def _write(self, name: str, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
-        ids = None if env_ids is None else env_ids.cpu()
-        assign(self._views[name], values, cols, ids)
-        self._mark(None if ids is None else ids.numpy())
+        self._mark(self._assign(name, values, cols, env_ids))
+
+    def _assign(self, name: str, values: Tensor, cols: Ids, env_ids: EnvIds) -> np.ndarray | None:
+        """Write into an array, without torch: for a few rows its calls cost more than the work. Returns the rows."""
+        ids = None if env_ids is None else env_ids.numpy(force=True)
+        columns = cols.numpy(force=True) if isinstance(cols, Tensor) else cols
+        rows = slice(None) if ids is None else ids if isinstance(columns, slice) else ids[:, None]
+        self._inputs[name][rows, columns] = values.numpy(force=True)
+        return ids
 
     def write_ctrl(self, values: Tensor, cols: Ids, env_ids: EnvIds = None) -> None:
-        assign(self._views["ctrl"], values, cols, env_ids)
+        self._assign("ctrl", values, cols, env_ids)
         self._cache.pop("ctrl", None)
 
     def write_wrench(self, force: Tensor, torque: Tensor, bodies: Ids, env_ids: EnvIds) -> None:
-        assign(self._views["xfrc_applied"], torch.cat((force, torque), dim=-1), bodies, env_ids)
+        self._assign("xfrc_applied", torch.cat((force, torque), dim=-1), bodies, env_ids)
 
     def refresh(self) -> None:
+        """It is done when something is read that derives from the state; pushes in every step cost nothing where nobody
+        reads any before the next one."""
         if self._stale.any():
-            ids = None if self._stale.all() else np.flatnonzero(self._stale)
-            # Up to accelerations, or a reset environment would still show the contacts of its old state.
-            self._run(lambda: self._batch.forward(ids, stage=mujoco.mjtStage.mjSTAGE_ACC))
+            self._pending |= self._stale
             self._stale[:] = False
+            self._is_pending = True
+            self._changed()
+
+    def _forward(self) -> None:
+        ids = np.flatnonzero(self._pending)
+        try:
+            # Up to accelerations, or a reset environment would still show the contacts of its old state.
+            self._batch.forward(None if len(ids) == self.num_envs else ids, stage=mujoco.mjtStage.mjSTAGE_ACC)
+        except SimulationError as error:
+            raise EngineError(f"MuJoCo: {error}") from error
+        finally:
+            self._pending[:] = False
+            self._is_pending = False
 
     # -- model parameters
 
@@ -242,6 +273,8 @@ class MujocoEngine(Engine):
     # -- whole state
 
     def state_dict(self) -> dict[str, Any]:
+        if self._is_pending:
+            self._forward()
         outputs = {name: self._views[name].clone() for name in _OUTPUTS}
         return {"state": torch.tensor(self._batch.state), **outputs, "model": self._own_fields()}
 
@@ -258,13 +291,14 @@ class MujocoEngine(Engine):
         self._batch.state[:] = state["state"].cpu().numpy()
         for name in _OUTPUTS:
             self._views[name].copy_(state[name])
-        self._stale[:] = False
+        self._all_derived()
         self._changed()
 
     def close(self) -> None:
+        self._inputs.clear()
         self._views.clear()
         self._cache.clear()
-        del self._batch
+        del self._batch, self._iterations, self._islands
 
 
 def _check_field(field: str) -> None:

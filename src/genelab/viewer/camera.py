@@ -31,7 +31,7 @@ class Camera:
         self._offset: np.ndarray | None = None
         names = [puppet.model.camera(i).name for i in range(puppet.model.ncam)]
         if name is None:
-            name = "track" if puppet.root_is_free else "fixed"
+            name = "track" if puppet.root_travels else "fixed"
         if name not in (*names, *FREE):
             known = (*names, *FREE)
             raise UsageError(f"no camera is called {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}.")

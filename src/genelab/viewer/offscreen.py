@@ -52,7 +52,7 @@ class Offscreen:
         puppet, every = self._puppet, mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(puppet.model, puppet.data, self._option, None, camera, every, self._scene)
         for mark in marks:
-            mark.add_to(self._scene)
+            mark.add_to(self._scene, puppet)
         mujoco.mjr_render(self._tiles[tile], self._scene, self._context)
 
     def picture(self) -> np.ndarray:

@@ -33,6 +33,7 @@ class Puppet:
         self.model = spec.compile()
         _keep_the_sun_up(self.model)
         self.data = mujoco.MjData(self.model)
+        self._double: mujoco.MjData | None = None
         self.root = self._find_root()
         """The first body of the robot; without a robot, of the first entity; the world if there is none."""
         self.take(self.data.qpos.copy())
@@ -49,23 +50,35 @@ class Puppet:
 
     def take(self, qpos: np.ndarray) -> mujoco.MjData:
         """Take a pose."""
-        self.data.qpos[:] = qpos
+        return self._pose(self.data, qpos)
+
+    def posed(self, qpos: np.ndarray) -> mujoco.MjData:
+        """Another copy of the world, in a pose."""
+        if self._double is None:
+            self._double = mujoco.MjData(self.model)
+        return self._pose(self._double, qpos)
+
+    def _pose(self, data: mujoco.MjData, qpos: np.ndarray) -> mujoco.MjData:
+        data.qpos[:] = qpos
         # What a picture needs of the forward dynamics, without the collisions.
-        mujoco.mj_kinematics(self.model, self.data)
-        mujoco.mj_comPos(self.model, self.data)
-        mujoco.mj_camlight(self.model, self.data)
-        mujoco.mj_tendon(self.model, self.data)
-        return self.data
+        mujoco.mj_kinematics(self.model, data)
+        mujoco.mj_comPos(self.model, data)
+        mujoco.mj_camlight(self.model, data)
+        mujoco.mj_tendon(self.model, data)
+        return data
 
     def _find_root(self) -> int:
         bodies = [body for body in range(1, self.model.nbody) if self.model.body(body).name.startswith(self._prefix)]
         return bodies[0] if bodies else 0
 
     @property
-    def root_is_free(self) -> bool:
-        """Whether the robot can go anywhere."""
-        joint = self.model.body_jntadr[self.root]
-        return joint >= 0 and self.model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
+    def root_travels(self) -> bool:
+        """Whether the robot can go anywhere, if only along a line or in a plane."""
+        first, count = self.model.body_jntadr[self.root], self.model.body_jntnum[self.root]
+        kinds = self.model.jnt_type[first : first + count]
+        free, slide = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_SLIDE
+        unlimited = self.model.jnt_limited[first : first + count] == 0
+        return bool(np.any(kinds == free) or np.any((kinds == slide) & unlimited))
 
     def bounds(self, *, robot_only: bool = False) -> tuple[np.ndarray, float]:
         """Centre and radius of everything that can be seen, the ground aside, or of the robot alone."""
@@ -95,9 +108,11 @@ def _dress(spec: mujoco.MjSpec, robot: str) -> None:
     if not any(texture.type == sky for texture in spec.textures):
         gradient = mujoco.mjtBuiltin.mjBUILTIN_GRADIENT
         spec.add_texture(name="sky", type=sky, builtin=gradient, rgb1=SKY[0], rgb2=SKY[1], width=256, height=1536)
-    for light in spec.lights:
+    for light in list(spec.lights):
         if light.name == "sun":
             _hang_the_sun(spec, light, robot)
+        else:  # lights that a model brings would burn it out, together with the sun
+            spec.delete(light)
     for geom in spec.worldbody.geoms:
         if geom.name != "terrain":
             continue

@@ -22,7 +22,7 @@ import torch
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError
 from genelab.managers import CommandTerm
-from genelab.managers.marks import Arrow, Ball, Mark
+from genelab.managers.marks import Arrow, Ball, Ghost, Mark
 from genelab.viewer.base import Player, ViewerCfg
 from genelab.viewer.camera import AZIMUTH, ELEVATION
 from genelab.viewer.guard import Guard, is_number
@@ -75,12 +75,15 @@ class WebViewer:
         self._puppet = Puppet(player.env.scene)
         self._puppet.pose(self._selected)
         self._scene = mjviser.ViserMujocoScene(self.server, self._puppet.model, num_envs=1)
-        self._scene.camera_tracking_enabled = self._puppet.root_is_free
+        self._scene.camera_tracking_enabled = self._puppet.root_travels
         self._paint(mjviser.conversions.get_body_name)
         self._aim_camera()
         self._build_controls(viser)
         marks = marks_of(player.env, self._selected, self._puppet.top)
-        self._marks = [_add_mark(self.server, f"/mark {i}", mark) for i, mark in enumerate(marks)]
+        self._marks = [
+            _add_mark(self.server, f"/mark {i}", mark, self._puppet.model, mjviser.conversions.merge_geoms)
+            for i, mark in enumerate(marks)
+        ]
         self.server.on_client_connect(lambda client: self._wishes.put(partial(self._welcome, client)))
 
     # -- what the playback calls
@@ -163,7 +166,7 @@ class WebViewer:
 
     def _view(self, aspect: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """What the camera looks at, and from where: from farther away if the screen is narrow."""
-        follows = self._puppet.root_is_free
+        follows = self._puppet.root_travels
         centre, radius = self._puppet.bounds(robot_only=follows)
         look_at = centre - self._puppet.data.xpos[self._puppet.root] if follows else centre
         azimuth, elevation = np.deg2rad(AZIMUTH), np.deg2rad(ELEVATION)
@@ -183,7 +186,7 @@ class WebViewer:
         offset = self._scene.fixed_bodies_frame.position
         marks = marks_of(self.player.env, self._selected, self._puppet.top)
         for handle, mark in zip(self._marks, marks, strict=True):
-            _place_mark(handle, mark, offset)
+            _place_mark(handle, mark, offset, self._puppet)
 
     # -- the panel
 
@@ -230,7 +233,7 @@ class WebViewer:
             self._listen(
                 which, partial(is_number, low=0, high=env.num_envs - 1), lambda value: self._select(int(value))
             )
-        if self._puppet.root_is_free:
+        if self._puppet.root_travels:
             track = gui.add_checkbox("Follow the robot", initial_value=True)
             self._listen(track, _is_bool, lambda on: setattr(self._scene, "camera_tracking_enabled", on))
         if self.player.checkpoints:
@@ -338,19 +341,29 @@ class WebViewer:
             self._plot.data = tuple(np.array(column, dtype=np.float64) for column in zip(*self._rewards, strict=True))
 
 
-def _add_mark(server: Any, name: str, mark: Mark) -> Any:
-    """The handle of a mark that has no place yet."""
+def _add_mark(server: Any, name: str, mark: Mark, model: mujoco.MjModel, merge_geoms: Callable[..., Any]) -> Any:
+    """The handle of a mark that has no place yet; of a ghost, one for each of its bodies."""
     colour = tuple(round(255 * part) for part in mark.rgba[:3])
     if isinstance(mark, Ball):
         return server.scene.add_icosphere(name, radius=mark.radius, color=colour, opacity=mark.rgba[3])
+    if isinstance(mark, Ghost):
+        handles = {}
+        for body, geoms in mark.shapes(model).items():
+            mesh, style = merge_geoms(model, geoms), {"color": colour, "opacity": mark.rgba[3], "cast_shadow": False}
+            handles[body] = server.scene.add_mesh_simple(f"{name}/{body}", mesh.vertices, mesh.faces, **style)
+        return handles
     arrow = {"shaft_radius": 0.01, "head_radius": 0.025, "head_length": 0.06}
     return server.scene.add_arrows(name, points=np.zeros((1, 2, 3)), colors=colour, **arrow)
 
 
-def _place_mark(handle: Any, mark: Mark, offset: np.ndarray) -> None:
+def _place_mark(handle: Any, mark: Mark, offset: np.ndarray, puppet: Puppet) -> None:
     if isinstance(mark, Arrow):
         handle.visible = mark.is_seen
         handle.points = (np.stack(mark.ends) + offset)[None].astype(np.float32)
+    elif isinstance(mark, Ghost):
+        data = puppet.posed(mark.qpos)
+        for body, shape in handle.items():
+            shape.position, shape.wxyz = data.xpos[body] + offset, data.xquat[body]
     else:
         handle.position = mark.centre + offset
 

@@ -129,10 +129,10 @@ class WindowViewer:
 
     def _aim_camera(self) -> None:
         camera, puppet = self.handle.cam, self._puppet
-        centre, radius = puppet.bounds(robot_only=puppet.root_is_free)
+        centre, radius = puppet.bounds(robot_only=puppet.root_travels)
         camera.lookat, camera.distance = centre, 3.2 * radius
         camera.azimuth, camera.elevation = AZIMUTH, ELEVATION
-        if puppet.root_is_free:
+        if puppet.root_travels:
             camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, puppet.root
 
     def _show(self) -> None:
@@ -141,7 +141,7 @@ class WindowViewer:
             self._puppet.pose(self._selected)
             self.handle.user_scn.ngeom = 0
             for mark in marks_of(self.player.env, self._selected, self._puppet.top):
-                mark.add_to(self.handle.user_scn)
+                mark.add_to(self.handle.user_scn, self._puppet)
         self.handle.set_texts((None, mujoco.mjtGridPos.mjGRID_TOPLEFT, *self._text()))
         if self._plotted and len(self._rewards) > 1 and (view := self.handle.viewport) is not None:
             _plot(self._figure, self._rewards)

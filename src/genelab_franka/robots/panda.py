@@ -1,4 +1,7 @@
-"""Franka Panda: an arm of seven joints with a hand of two fingers."""
+"""Franka Panda: an arm of seven joints with a hand of two fingers.
+
+Source of its data and of what is called published: docs/sources.md.
+"""
 
 from __future__ import annotations
 

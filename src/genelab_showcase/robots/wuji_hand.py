@@ -1,4 +1,7 @@
-"""Wuji Hand: five fingers of four joints."""
+"""Wuji Hand: five fingers of four joints.
+
+Source of its data and of what is called published: docs/sources.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Unitree G1: a humanoid of 33 kg with 29 motors."""
+"""Unitree G1: a humanoid of 33 kg with 29 motors.
+
+Source of its data and of those of its motors: docs/sources.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Unitree Go1: a quadruped of 13 kg with three motors in each leg."""
+"""Unitree Go1: a quadruped of 13 kg with three motors in each leg.
+
+Source of its data and of those of its motors: docs/sources.md.
+"""
 
 from __future__ import annotations
 

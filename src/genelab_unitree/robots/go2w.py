@@ -1,4 +1,7 @@
-"""Unitree Go2-W: a quadruped of 20 kg with three motors in each leg, and a driven wheel for a foot."""
+"""Unitree Go2-W: a quadruped of 20 kg with three motors in each leg, and a driven wheel for a foot.
+
+Source of its data and of what is called published: docs/sources.md.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ lab's and the same for all. `genelab.rl.backends.registry` says how to add one.
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from genelab.envs import ManagerBasedRlEnv
-from genelab.errors import UsageError
 from genelab.rl.backends.config import BackendConfig
 from genelab.rl.backends.registry import register_backend, select_backend
 from genelab.rl.checkpoint import schema_of
@@ -39,7 +37,6 @@ __all__ = [
     "TrainContext",
     "group_spaces",
     "in_32_bits",
-    "need_library",
     "register_backend",
     "select_backend",
 ]
@@ -223,11 +220,3 @@ def group_spaces(env: ManagerBasedRlEnv) -> dict[str, gymnasium.Space[Any]]:
     """What is seen in one environment, by group."""
     assert isinstance(env.single_observation_space, gymnasium.spaces.Dict)
     return env.single_observation_space.spaces
-
-
-def need_library(module: str, extra: str) -> Any:
-    """The library, or how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UsageError(f"{module} is not installed: pip install 'genelab[{extra}]'") from error

@@ -20,21 +20,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-MODULE = "genelab.cli.main"
-"""What a child runs: `python -m genelab.cli.main train ...`."""
 PATIENCE = {signal.SIGINT: 40.0, signal.SIGTERM: 5.0}
 """How long a process may take to end after each signal before the next one follows, s; torchrun itself waits 30 s."""
 
 
-def train_command(words: Sequence[str]) -> list[str]:
-    """The command of a child."""
-    return [sys.executable, "-m", MODULE, "train", *words]
+def python_command(words: Sequence[str]) -> list[str]:
+    """The command of a child, from the words that follow `python`."""
+    return [sys.executable, *words]
 
 
 def torchrun_command(options: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The command that starts a child per rank: `python -m torch.distributed.run`, but without its stack traces."""
+    """The command that starts a child per rank: `python -m torch.distributed.run`, but without its stack traces.
+
+    torchrun takes `-m MODULE ...` as Python does.
+    """
     code = f"from {__name__} import torchrun; torchrun()"
-    return [sys.executable, "-c", code, *options, "-m", MODULE, "train", *words]
+    return python_command(["-c", code, *options, *words])
 
 
 def torchrun() -> None:

@@ -69,7 +69,8 @@ def train_ranks(
 ) -> int:
     """Run the training under torchrun and return its exit code.
 
-    `words` is the command line of a rank without its directory, `overrides` the part of it that changes the config.
+    `words` is what follows `python` in the command line of a rank, `-m` and a module first, without its directory;
+    `overrides` is the part of it that changes the config.
     """
     task_id, cfg = load_cfg(task, overrides)
     backend = select_backend(cfg.agent)

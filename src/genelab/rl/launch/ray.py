@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from genelab.config.offer import need_library
 from genelab.errors import UsageError
-from genelab.rl.launch.process import PATIENCE, Job, Process, available_threads, share, train_command
+from genelab.rl.launch.process import PATIENCE, Job, Process, available_threads, python_command, share
 
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # a training tells nobody of itself
@@ -24,8 +25,6 @@ _SETTINGS = {
 @contextmanager
 def ray_launcher(address: str | None, parallel: int, *, gpu: bool = False) -> Iterator[RayLauncher]:
     """A cluster to start children on: the one at this address, or one of this machine that ends with the block."""
-    from genelab.rl.backends.base import need_library
-
     ray = need_library("ray", "ray")
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -92,7 +91,7 @@ def run_child(words: list[str], env: dict[str, str], log: str, directory: str) -
     """On a worker of Ray: run a child to its end and return its exit code; a cancelled task stops it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which is how Ray cancels; a shell's `&` ignores it
     os.chdir(directory)
-    child = Process(train_command(words), env=env, log=Path(log))
+    child = Process(python_command(words), env=env, log=Path(log))
     deadline = float("inf")
     while True:
         try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from genelab.config import atomic_write_text
 from genelab.errors import UsageError
-from genelab.rl.launch.process import Job, Process, Stop, available_threads, share, train_command
+from genelab.rl.launch.process import Job, Process, Stop, available_threads, python_command, share
 from genelab.rl.launch.ray import ray_launcher
 from genelab.rl.launch.task import load_cfg
 from genelab.rl.run import RunDirectory
@@ -76,7 +76,7 @@ class Launcher(Protocol):
         """Threads for each child when so many run at once; None: whatever a run alone would use."""
 
     def start(self, words: Sequence[str], *, env: dict[str, str], log: Path) -> Job:
-        """Start `genelab train` with these words."""
+        """Start Python with these words."""
 
 
 class LocalLauncher:
@@ -86,7 +86,7 @@ class LocalLauncher:
         return None if parallel == 1 else share(available_threads(), parallel)
 
     def start(self, words: Sequence[str], *, env: dict[str, str], log: Path) -> Job:
-        return Process(train_command(words), env=env, log=log)
+        return Process(python_command(words), env=env, log=log)
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -117,9 +117,9 @@ def train_seeds(
 ) -> list[SeedRun]:
     """Train once per seed, `parallel` of them at a time; a seed that fails does not stop the others.
 
-    `words` is the command line of a child without its seed and directory, `overrides` the part of it that changes the
-    config. With `ray` the children are tasks of the cluster at `ray_address`, or of one on this machine. Ctrl-C stops
-    all of them as it would stop each.
+    `words` is what follows `python` in the command line of a child, without its seed and directory; `overrides` is the
+    part of it that changes the config. With `ray` the children are tasks of the cluster at `ray_address`, or of one on
+    this machine. Ctrl-C stops all of them as it would stop each.
     """
     task_id, cfg = load_cfg(task, overrides)
     parallel = min(parallel, len(seeds))

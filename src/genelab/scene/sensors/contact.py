@@ -9,6 +9,7 @@ import mujoco
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.scene.names import match_names
 from genelab.scene.reading import reading
 from genelab.scene.sensors.base import Sensor, SensorCfg
@@ -99,7 +100,5 @@ class ContactSensor(Sensor):
         self.contact_time = torch.where(touching, self.contact_time + dt, 0.0)
 
     def reset(self, env_ids: EnvIds) -> None:
-        rows = slice(None) if env_ids is None else env_ids
-        for buffer in (self.air_time, self.contact_time, self.last_air_time, self.last_contact_time):
-            buffer[rows] = 0.0
-        self.first_contact[rows] = False
+        for times in (self.air_time, self.contact_time, self.last_air_time, self.last_contact_time, self.first_contact):
+            gm.fill(times, env_ids)

@@ -62,4 +62,4 @@ class PointsSensor(Sensor):
     def height(self) -> Tensor:
         """Height above the ground below, `(N, P)`, m."""
         points = self.pos_w
-        return points[..., 2] if self._terrain is None else points[..., 2] - self._terrain.height_at(points)
+        return points[..., 2] if self._terrain is None else self._terrain.height_of(points)

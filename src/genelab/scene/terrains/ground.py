@@ -82,9 +82,18 @@ class Terrain(Stateful):
         self.env_origins = torch.zeros(num_envs, 3, device=device, dtype=dtype)
         self.env_origins[:, 2] = self.height_at(self.env_origins)
 
+    @property
+    def is_plane(self) -> bool:
+        """Whether it is at z = 0 everywhere, and nothing need be looked up."""
+        return type(self).height_at is Terrain.height_at
+
     def height_at(self, points: Tensor) -> Tensor:
         """Height of the ground under points `(..., 2 or 3)`; beyond the edge, that of the nearest edge point."""
         return torch.zeros_like(points[..., 0])
+
+    def height_of(self, points: Tensor) -> Tensor:
+        """How high points `(..., 3)` are above the ground under them."""
+        return points[..., 2] if self.is_plane else points[..., 2] - self.height_at(points)
 
     def contains(self, points: Tensor, margin: float = 0.0) -> Tensor:
         """Which points `(..., 2 or 3)` lie over the ground, at least `margin` metres inside its edge."""

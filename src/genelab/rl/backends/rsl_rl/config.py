@@ -27,6 +27,9 @@ class RslRlDistributionCfg:
     """How the standard deviation is stored."""
     std_range: tuple[Positive, Positive] = (1e-6, 1e6)
     """Bounds of the standard deviation."""
+    final_std: Positive | None = None
+    """Upper bound of the standard deviation in the end, which falls to it from the first one by a constant factor per
+    iteration; None: the same bound all the time. Noise finds a gait; smoothness is learned with little of it."""
 
 
 @dataclass(kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,14 @@ class RslRlLearner(Learner):
         save_atomically({**self._runner.alg.save(), "genelab": meta}, path)
 
     def aim_after(self, iterations: int) -> None:
-        """How far the next iteration may go."""
-        self._runner.alg.desired_kl = kl_at(self._agent, iterations / self._budget)
+        """How far the next iteration may go, and how much noise it may have."""
+        share = iterations / self._budget
+        self._runner.alg.desired_kl = kl_at(self._agent, share)
+        noise = self._agent.actor.distribution
+        if noise is not None and noise.final_std is not None:
+            bound = _between(noise.init_std, noise.final_std, share)
+            distribution = self._runner.alg.actor.distribution
+            distribution.std_range[1], distribution.log_std_range[1] = bound, math.log(bound)
 
     def inference(self) -> InferenceSetup:
         # A second network has a recurrent state of its own, and the learner's mode and buffers stay as they are.
@@ -137,7 +144,12 @@ class MonitorLogger:
 def kl_at(agent: RslRlOnPolicyRunnerCfg, share: float) -> float:
     """The KL divergence to aim at after a share of the run."""
     first, last = agent.algorithm.desired_kl, agent.algorithm.final_kl
-    return first if last is None else first ** (1.0 - share) * last**share
+    return first if last is None else _between(first, last, share)
+
+
+def _between(first: float, last: float, share: float) -> float:
+    """From one positive number to another, by equal factors."""
+    return first ** (1.0 - share) * last**share
 
 
 def _rnd_state(rnd: Any) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def model_cfg(model: RslRlModelCfg) -> dict[str, Any]:
     }
     if model.distribution is not None:
         cfg["distribution_cfg"] = dataclasses.asdict(model.distribution)
+        del cfg["distribution_cfg"]["final_std"]  # the lab's own
     if model.rnn_type is not None:
         cfg |= {
             "rnn_type": model.rnn_type,

@@ -16,7 +16,7 @@ from genelab.bench.scenario import Scenario, made_env
 from genelab.bench.schema import PlayBundle, Scalar
 from genelab.bench.workflow import Workflow
 from genelab.errors import GenelabError, UsageError
-from genelab.rl.statistics import mean_interval
+from genelab.statistics import mean_interval
 
 if TYPE_CHECKING:
     from genelab.bench.stepping import PlayRecord, StepTimer

@@ -97,7 +97,7 @@ def play_task(
     policy = _find_policy(task_id, agent, checkpoint, best)
     asked = "env.simulation.vis" in overrides
     by_default = film is None and (agent == "trained" or not isinstance(env_cfg, ManagerBasedRlEnvCfg))
-    viewer = _choose_viewer(viewer, env_cfg.simulation.vis and (asked or by_default), asked, notify)
+    viewer = choose_viewer(viewer, env_cfg.simulation.vis and (asked or by_default), asked, notify)
     if film is not None:
         film.check()
         env_cfg.scene.num_envs = max(env_cfg.scene.num_envs, film.num_envs if num_envs is None else 1)
@@ -111,10 +111,10 @@ def play_task(
     if isinstance(env, ManagerBasedRlEnv):
         env.watchers.append(NanGuard(env, TASKS.entry(task_id).id, DUMPS, overrides))
     with closing(env):
-        return _watch(Player(env, agent, cfg.agent, policy), total, profile, film, viewer, notify, on_step)
+        return watch(Player(env, agent, cfg.agent, policy), total, profile, film, viewer, notify, on_step)
 
 
-def _watch(
+def watch(
     player: Player,
     total: int | None,
     profile: ProfileCfg | None,
@@ -161,7 +161,7 @@ def replay_dump(
     replay = load_replay(Path(path), TASKS.entry(task_id).id, overrides)
     with closing(replay.env):
         asked = "env.simulation.vis" in overrides
-        viewer = _choose_viewer(viewer, replay.env.cfg.simulation.vis and asked, asked, notify)
+        viewer = choose_viewer(viewer, replay.env.cfg.simulation.vis and asked, asked, notify)
         if film is not None:
             film.check()
         show(replay.message)
@@ -169,7 +169,7 @@ def replay_dump(
         show("config of the run; " + (f"overrides: {', '.join(changes)}" if changes else "no overrides"))
         steps = len(replay.actions)
         total = max_steps if viewer is not None else min(steps, steps if max_steps is None else max_steps)
-        return _watch(ReplayPlayer(replay, show), total, None, film, viewer, notify, lambda step, total: None)
+        return watch(ReplayPlayer(replay, show), total, None, film, viewer, notify, lambda step, total: None)
 
 
 def _row(values: Tensor) -> str:
@@ -192,7 +192,7 @@ def _find_policy(task_id: str, agent: Agent, checkpoint: str | Path | None, best
     return shipped
 
 
-def _choose_viewer(
+def choose_viewer(
     viewer: ViewerCfg | None, wanted: bool, asked: bool, notify: Callable[[str], None]
 ) -> ViewerCfg | None:
     """How to look at the run, or None for headless; without a display it says what happens instead of a window."""

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from genelab.rl.statistics import mean_interval, overlap, share_interval, student_t
+from genelab.statistics import mean_interval, overlap, share_interval, student_t
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,172 @@
+"""Robots from URDF: read by MuJoCo, after what it would drop or not find has been put right."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import mujoco
+
+from genelab.errors import ConfigError
+from genelab.scene.incoming import parse
+from genelab.sim import ModelError
+
+_READABLE = (".stl", ".obj", ".msh")
+"""Meshes that MuJoCo reads."""
+_PLAIN = {"strippath": "false", "discardvisual": "false", "fusestatic": "false"}
+"""What MuJoCo does otherwise with a URDF: look for meshes by their bare names, drop visuals, and fuse fixed links."""
+
+
+def urdf_file(
+    path: str,
+    floating_base: bool = False,
+    packages: Mapping[str, str] = {},
+    compiler: Mapping[str, str] = {},
+) -> mujoco.MjSpec:
+    """A model from a URDF file: all links are bodies, visuals are kept, mimic joints are coupled.
+
+    `floating_base` gives the root link a free joint instead of fixing it to the world. `packages` says where the
+    packages of `package://` are; those not named are looked for above the file. `compiler` are attributes of MuJoCo's
+    `<compiler>`, `{"balanceinertia": "true"}` for one.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ModelError(f"no URDF file at {path!r}")
+    try:
+        robot = ET.fromstring(file.read_bytes())
+    except ET.ParseError as error:
+        raise ModelError(f"{path} is not XML: {error}") from error
+    if robot.tag != "robot":
+        raise ModelError(f"{path} is no URDF: its root is <{robot.tag}>, not <robot>")
+    assets = _find_meshes(robot, file.absolute().parent, packages)
+    _set_base(robot, path, floating_base)
+    _set_compiler(robot, compiler)
+    mimics = list(_mimics(robot, path))
+    text = ET.tostring(robot, encoding="unicode")
+    spec = parse(lambda: mujoco.MjSpec.from_string(text, assets=assets), path)
+    for joint, master, factor, offset in mimics:
+        couple = spec.add_equality(
+            name=f"{joint}_mimic", type=mujoco.mjtEq.mjEQ_JOINT, objtype=mujoco.mjtObj.mjOBJ_JOINT
+        )
+        couple.name1, couple.name2 = joint, master
+        couple.data = [offset, factor, 0.0, 0.0, 0.0, *[0.0] * (len(couple.data) - 5)]
+    return spec
+
+
+def _find_meshes(robot: ET.Element, home: Path, packages: Mapping[str, str]) -> dict[str, bytes]:
+    """Write where every mesh is; a visual that cannot be read is left out, a collision shape must be there.
+
+    Collada is converted, if there is something to convert it with: the files that were made, by name.
+    """
+    left_out, made = [], dict[str, bytes]()
+    for link in robot.iter("link"):
+        for shape in [*link.findall("visual"), *link.findall("collision")]:
+            mesh = shape.find("geometry/mesh")
+            if mesh is None:
+                continue
+            name = mesh.get("filename", "")
+            found = find_mesh(name, home, packages)
+            if found is not None and found.suffix.lower() in _READABLE:
+                mesh.set("filename", str(found))
+            elif found is not None and found.suffix.lower() == ".dae" and (stl := _as_stl(str(found))) is not None:
+                name = f"{len(made)}_{found.stem}.stl"
+                made[name] = stl
+                mesh.set("filename", name)
+            elif shape.tag == "visual":
+                link.remove(shape)
+                left_out.append(name)
+            elif found is None:
+                raise ModelError(f"link {link.get('name')!r}: no mesh at {name!r}, looked for in and above {home}")
+            else:
+                kinds = ", ".join(_READABLE)
+                raise ModelError(f"link {link.get('name')!r}: MuJoCo reads {kinds} but not the collision mesh {name!r}")
+    if left_out:
+        more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        kinds = ", ".join((*_READABLE, ".dae (pip install 'genelab[urdf]')"))
+        _say_once(f"left out the visual mesh {left_out[0]}{more}: not found, or none of {kinds}")
+    return made
+
+
+@functools.lru_cache(maxsize=256)
+def _as_stl(path: str) -> bytes | None:
+    """A Collada file in metres, as STL; None if it cannot be read here."""
+    try:
+        import trimesh
+
+        mesh = trimesh.load(path, force="mesh")
+        unit = re.match(r"[\d.e+-]+", str(mesh.metadata.get("units", "")))  # as in "0.001 * meters"
+        mesh.apply_scale(float(unit[0]) if unit else 1.0)
+        return bytes(mesh.export(file_type="stl"))
+    except Exception:  # not installed, or one of the many ways in which a file is not what it should be
+        return None
+
+
+@functools.cache
+def _say_once(remark: str) -> None:
+    """A model is read more than once, and the remark is the same."""
+    logging.getLogger("genelab").warning("%s", remark)
+
+
+def find_mesh(name: str, home: Path, packages: Mapping[str, str]) -> Path | None:
+    """Where a mesh is: beside the file, or in a package that is named or lies above it."""
+    scheme, found, rest = name.rpartition("://")
+    if not found or scheme == "file":
+        places = [home / rest if not found else Path(f"/{rest.lstrip('/')}")]
+    else:
+        package, _, inside = rest.partition("/")
+        if package in packages:
+            places = [Path(packages[package]) / inside]
+        else:
+            above = (home, *home.parents)
+            places = [folder / inside for folder in above if folder.name == package]
+            places += [folder / rest for folder in above]
+    return next((place for place in places if place.is_file()), None)
+
+
+def _set_base(robot: ET.Element, path: str, floating: bool) -> None:
+    """Make the root link a body: MuJoCo would make it part of the world."""
+    links = [link.get("name", "") for link in robot.findall("link")]
+    joints = {
+        child.get("link"): joint for joint in robot.findall("joint") if (child := joint.find("child")) is not None
+    }
+    roots = [name for name in links if name not in joints]
+    if len(roots) != 1:
+        raise ModelError(f"{path}: a robot has one root link, this has {len(roots)}: {', '.join(roots)}")
+    root = roots[0]
+    if root == "world":  # an empty link of the file's own stands for the world
+        for joint in joints.values():
+            parent = joint.find("parent")
+            if floating and parent is not None and parent.get("link") == "world" and joint.get("type") == "fixed":
+                joint.set("type", "floating")
+        return
+    ET.SubElement(robot, "link", name="world")
+    base = ET.SubElement(robot, "joint", name=f"{root}_base", type="floating" if floating else "fixed")
+    ET.SubElement(base, "parent", link="world")
+    ET.SubElement(base, "child", link=root)
+
+
+def _set_compiler(robot: ET.Element, attributes: Mapping[str, str]) -> None:
+    """What the file says itself in `<mujoco><compiler>` stays, but for where meshes are: that is known by now."""
+    extension = robot.find("mujoco")
+    extension = ET.SubElement(robot, "mujoco") if extension is None else extension
+    own = extension.find("compiler")
+    own = ET.SubElement(extension, "compiler") if own is None else own
+    for folder in ("meshdir", "assetdir"):
+        own.attrib.pop(folder, None)
+    own.attrib.update({**_PLAIN, **own.attrib, **attributes, "strippath": "false"})
+
+
+def _mimics(robot: ET.Element, path: str) -> Iterator[tuple[str, str, float, float]]:
+    """Joints that follow another, which, by what factor and from where on."""
+    names = {joint.get("name") for joint in robot.findall("joint")}
+    for joint in robot.findall("joint"):
+        mimic = joint.find("mimic")
+        if mimic is not None:
+            master = mimic.get("joint", "")
+            if master not in names:
+                raise ConfigError(f"{path}: joint {joint.get('name')!r} mimics {master!r}, which is no joint of it")
+            yield joint.get("name", ""), master, float(mimic.get("multiplier", 1)), float(mimic.get("offset", 0))

@@ -1,0 +1,136 @@
+"""`genelab new-task`: from a model of somebody else to a project that trains."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+from genelab.cli.main import run
+
+ASSETS = Path(gymnasium.__file__).parent / "envs/mujoco/assets"
+INERTIA = '<inertial><mass value="1"/><inertia ixx=".01" iyy=".01" izz=".01" ixy="0" ixz="0" iyz="0"/></inertial>'
+BOX = '<collision><geometry><box size=".05 .05 .2"/></geometry></collision>'
+ARM = f"""
+<robot name="arm">
+  <link name="base"/><link name="upper">{INERTIA}{BOX}</link><link name="hand">{INERTIA}{BOX}</link>
+  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 .2"/>
+    <axis xyz="0 1 0"/><limit lower="1" upper="2" effort="40" velocity="3"/></joint>
+  <joint name="elbow" type="continuous"><parent link="upper"/><child link="hand"/><origin xyz="0 0 .3"/>
+    <axis xyz="0 1 0"/></joint>
+</robot>
+"""
+LEGS = "".join(
+    f'<body name="{name}_leg" pos="{x} {y} 0"><joint name="{name}_hip" axis="0 1 0" range="-60 60"/>'
+    '<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03" mass=".5"/>'
+    f'<body name="{name}_shin_guard"><geom type="box" pos=".03 0 -.1" size=".01 .01 .01" mass="0"/></body></body>'
+    for name, x, y in (("FL", 0.2, 0.1), ("FR", 0.2, -0.1), ("RL", -0.2, 0.1), ("RR", -0.2, -0.1))
+)
+DOG = f"""
+<mujoco>
+  <option integrator="RK4" timestep="0.004"/>
+  <worldbody>
+    <body name="trunk" pos="0 0 1"><freejoint/><geom type="box" size=".3 .1 .05" mass="6"/>{LEGS}</body>
+  </worldbody>
+  <keyframe><key name="home" qpos="0 0 1 1 0 0 0  .1 .1 -.1 -.1"/></keyframe>
+</mujoco>
+"""
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("brought_"):
+            del sys.modules[name]
+
+
+def works(project: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the project's own test."""
+    monkeypatch.syspath_prepend(str(project))
+    path = project / "tests/test_task.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_test", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.test_the_task_steps()
+
+
+@pytest.mark.parametrize(
+    ("robot", "told"),
+    [
+        ("ant.xml", ("base free", "8 driven by the file's own actuators", "kind velocity", "the file's floor")),
+        ("half_cheetah.xml", ("14 kg, base planar", "feet     bfoot, ffoot", "kind velocity")),
+        ("inverted_pendulum.xml", ("base fixed", "1 driven by the file's own actuators", "kind blank")),
+        (DOG, ("keyframe 'home'", "feet     FL_leg, FR_leg, RL_leg, RR_leg", "('FL', 'FR')", "position servos")),
+        (ARM, ("2 kg, base fixed", "2 driven by position servos", "1 joints moved inside", "kind reach")),
+    ],
+    ids=["ant", "half_cheetah", "inverted_pendulum", "dog", "arm"],
+)
+def test_a_robot_of_others_becomes_a_project_that_steps(
+    robot: str,
+    told: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if "<" in robot:
+        source = tmp_path / ("robot.urdf" if "<robot" in robot else "robot.xml")
+        source.write_text(robot)
+    else:
+        source = ASSETS / robot
+    name = f"brought_{abs(hash(robot)) % 10**6}"
+    assert run(["new-task", name, "--from", str(source), "--dir", str(tmp_path)]) == 0
+    out = capfd.readouterr().out
+    for words in told:
+        assert words in out
+    works(tmp_path / name, name, monkeypatch)
+    if "ant" in robot:
+        task = next(line.split()[-1] for line in out.splitlines() if "Next:" in line)
+        options = [
+            "--import",
+            name,
+            "--num-envs",
+            "4",
+            "--max-iterations",
+            "1",
+            "-q",
+            "--log-dir",
+            str(tmp_path / "run"),
+        ]
+        assert run(["train", task, *options]) == 0
+
+
+def test_proposals_stand_in_the_files(tmp_path: Path) -> None:
+    source = tmp_path / "robot.xml"
+    source.write_text(DOG)
+    assert run(["new-task", "brought_dog", "--from", str(source), "--dir", str(tmp_path)]) == 0
+    text = (tmp_path / "brought_dog/brought_dog/robot.py").read_text()
+    assert 'init_state=InitialStateCfg(keyframe="home", pos=(0.0, 0.0, 0.3' in text
+    assert "stiffness=12.0" in text  # 5.9 N·m at half a radian; they hold twice 8 kg / 4 feet at 0.15 m
+    task = (tmp_path / "brought_dog/brought_dog/task.py").read_text()
+    assert 'SimulationCfg(dt=0.004, solver=SolverCfg(integrator="implicitfast"))' in task
+    assert "decimation=5" in task
+    assert (tmp_path / "brought_dog/brought_dog/model/robot.xml").read_text() == DOG
+
+
+def test_what_cannot_be_made_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arm, pendulum = tmp_path / "arm.urdf", str(ASSETS / "inverted_pendulum.xml")
+    arm.write_text(ARM)
+    (tmp_path / "taken").mkdir()
+    for words, message in (
+        (["x", "--from", str(tmp_path / "no.xml")], "no file at"),
+        (["Bad-Name", "--from", pendulum, "--dir", str(tmp_path)], "is no name for a package"),
+        (["x", "--from", pendulum, "--kind", "velocity", "--dir", str(tmp_path)], "cannot walk: pass --kind reach"),
+        (["taken", "--from", str(arm), "--dir", str(tmp_path)], "there is already"),
+    ):
+        assert run(["new-task", *words]) == 2
+        error = capfd.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1

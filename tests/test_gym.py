@@ -1,0 +1,187 @@
+"""Tasks as Gymnasium environments: the official checks, its wrappers, and other libraries on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import vector as wrappers
+
+from genelab.errors import UsageError
+from genelab.gym import VectorTask
+
+TASK = "GeneLab-Inverted-Pendulum-v0"
+SHORT = {"env.episode_length_s": 0.1}
+
+
+@pytest.fixture
+def vec() -> Iterator[Any]:
+    """Makes vector environments of three, and closes them."""
+    made: list[Any] = []
+
+    def make(**options: Any) -> Any:
+        made.append(gymnasium.make_vec(TASK, num_envs=3, **options))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def zeros(env: Any) -> np.ndarray:
+    return np.zeros(env.action_space.shape, np.float32)
+
+
+def test_one_environment_passes_gymnasiums_checks() -> None:
+    env = gymnasium.make(TASK)
+    check_env(env.unwrapped, skip_render_check=True)
+    observation, _ = env.reset(seed=3)
+    assert env.observation_space.contains(observation)
+    observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+    assert (type(reward), type(terminated), type(truncated)) == (float, bool, bool)
+    assert observation.dtype == np.float32
+    env.close()
+
+
+def test_arrays_and_one_group(vec: Any) -> None:
+    env = vec(numpy=True, group="policy", overrides=SHORT)
+    assert isinstance(env, VectorTask)
+    assert env.observation_space.contains(env.reset(seed=0)[0])
+    both = vec(numpy=True)
+    assert both.observation_space.contains(both.reset(seed=0)[0])
+    for _ in range(10):
+        observation, reward, terminated, truncated, info = env.step(zeros(env))
+    assert {type(part) for part in (observation, reward, terminated, truncated)} == {np.ndarray}
+    assert truncated.tolist() == info["_final_obs"].tolist() == [True] * 3
+    assert info["final_obs"].shape == observation.shape
+    assert "log" not in info
+    with pytest.raises(UsageError, match=r"^group: no observation group is called 'polcy'\. Did you mean 'policy'\?$"):
+        vec(group="polcy")
+
+
+def test_an_episode_that_ended_is_reset_in_the_next_step(vec: Any) -> None:
+    env = vec(numpy=True, group="policy", autoreset_mode="next_step", overrides=SHORT)
+    assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    env.reset(seed=0)
+    results = [env.step(zeros(env)) for _ in range(11)]
+    assert [bool(step[3].any()) for step in results] == [False] * 9 + [True, False]
+    assert (results[10][1] == 0.0).all()
+    assert env.env.episode_length_buf.tolist() == [0, 0, 0]
+    assert [bool(env.step(zeros(env))[3].any()) for _ in range(10)] == [False] * 9 + [True]
+
+
+def test_some_environments_start_anew(vec: Any) -> None:
+    env = vec(numpy=True, group="policy", autoreset_mode=AutoresetMode.DISABLED, play=True)  # without noise
+    env.reset(seed=0)
+    before = [env.step(zeros(env))[0] for _ in range(5)][-1]
+    after, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+    assert (after[[0, 2]] == before[[0, 2]]).all()
+    assert (after[1] != before[1]).any()
+    assert env.env.episode_length_buf.tolist() == [5, 0, 5]
+    with pytest.raises(UsageError, match=r"reset_mask must be 3 booleans, got \(2,\)"):
+        env.reset(options={"reset_mask": np.array([True, False])})
+
+
+def test_seeds_of_all_kinds(vec: Any) -> None:
+    env = vec(numpy=True, group="policy")
+    starts = [env.reset(seed=seed)[0] for seed in (5, np.int64(5), [1, 2, 3], (1, 2, 3), [1, 2, 4])]
+    assert (starts[0] == starts[1]).all()
+    assert (starts[2] == starts[3]).all()
+    assert (starts[3] != starts[4]).any()
+    assert env.reset(seed=[None] * 3)[0].shape == starts[0].shape
+    with pytest.raises(UsageError, match=r"^reset: 2 seeds for 3 environments$"):
+        env.reset(seed=[1, 2])
+
+
+def test_what_makes_no_sense_is_refused(vec: Any) -> None:
+    env = vec()
+    env.reset(seed=0)
+    with pytest.raises(UsageError, match=r"^step: an action is not a finite number$"):
+        env.step(torch.full((3, 1), torch.nan))
+    env.close()
+    for use in (lambda: env.step(zeros(env)), env.reset):
+        with pytest.raises(UsageError, match=r"^this environment is closed: make a new one$"):
+            use()
+    with pytest.raises(UsageError, match=r"^render_mode: 'human' is not known"):
+        vec(render_mode="human")
+    with pytest.raises(UsageError, match=r"^autoreset_mode: 'later' is none of next_step, same_step, disabled$"):
+        vec(autoreset_mode="later")
+
+
+def test_gymnasiums_wrappers_work_on_it(vec: Any) -> None:
+    env = vec(numpy=True, group="policy", overrides=SHORT)
+    for wrap in (
+        wrappers.RecordEpisodeStatistics,
+        wrappers.NormalizeReward,
+        lambda env: wrappers.RescaleAction(env, -1.0, 1.0),
+        wrappers.ClipAction,
+        lambda env: wrappers.ClipReward(env, -1.0, 1.0),
+        wrappers.DictInfoToList,
+    ):
+        env = wrap(env)
+    env.reset(seed=0)
+    infos = [env.step(zeros(env))[4] for _ in range(11)]
+    assert any("episode" in info for step in infos for info in step)
+
+
+def test_gymnasiums_wrappers_of_observations_want_the_next_step(vec: Any) -> None:
+    env = vec(numpy=True, group="policy", autoreset_mode="next_step", overrides=SHORT)
+    env = wrappers.DtypeObservation(wrappers.NormalizeObservation(wrappers.FlattenObservation(env)), np.float64)
+    env.reset(seed=0)
+    observations = [env.step(zeros(env))[0] for _ in range(20)]
+    assert observations[-1].dtype == np.float64
+
+
+def test_films_of_gymnasium(vec: Any, tmp_path: Path) -> None:
+    pytest.importorskip("moviepy", reason="gymnasium's RecordVideo writes with moviepy")
+    env = wrappers.RecordVideo(vec(numpy=True, group="policy", render_mode="rgb_array"), str(tmp_path), video_length=3)
+    env.reset(seed=0)
+    for _ in range(4):
+        env.step(zeros(env))
+    env.close()
+    assert list(tmp_path.glob("*.mp4"))
+
+
+def test_pictures(vec: Any) -> None:
+    env = vec(render_mode="rgb_array", render_size=(64, 48))
+    assert env.reset(seed=0)[0]["policy"].shape[0] == 3
+    pictures = env.render()
+    assert [picture.shape for picture in pictures] == [(48, 64, 3)] * 3
+    assert pictures[0].std() > 5
+    single: Any = gymnasium.make(TASK, render_mode="rgb_array", render_size=(64, 48))
+    single.reset(seed=0)
+    assert single.render().shape == (48, 64, 3)
+    assert single.metadata["render_fps"] == 100
+    single.close()
+
+
+def test_skrls_own_wrapper_sees_the_policys_group_alone(vec: Any) -> None:
+    wrap_env = pytest.importorskip("skrl.envs.wrappers.torch").wrap_env
+    env = vec(numpy=True, group="policy")
+    wrapped = wrap_env(env, wrapper="gymnasium")
+    observations, _ = wrapped.reset()
+    assert observations.shape == (3, env.env.observation_manager.groups["policy"].dim)
+    observations, reward, *_ = wrapped.step(torch.zeros(3, 1))
+    assert (observations.shape[0], reward.shape) == (3, (3, 1))
+
+
+def test_sb3_takes_it_as_it_is() -> None:
+    sb3 = pytest.importorskip("stable_baselines3")
+    pytest.importorskip("stable_baselines3.common.env_checker").check_env(gymnasium.make(TASK).unwrapped)
+    model = sb3.PPO("MlpPolicy", gymnasium.make(TASK), n_steps=16, batch_size=16, n_epochs=1, device="cpu")
+    model.learn(32)
+    assert model.num_timesteps == 32
+
+
+def test_torchrls_own_wrapper(vec: Any) -> None:
+    libs = pytest.importorskip("torchrl.envs")
+    env = libs.GymWrapper(vec(numpy=True, group="policy"))
+    rollout = env.rollout(4, break_when_any_done=False)
+    assert rollout["observation"].shape == (3, 4, env.observation_spec["observation"].shape[-1])
