@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 import viser
 from websockets.sync.client import ClientConnection, connect
 from websockets.sync.connection import Connection
@@ -203,13 +204,14 @@ def test_sliders_show_the_command_in_force(walked: tuple[Player, WebViewer]) -> 
     player, viewer = walked
     env: Any = player.env
     term = env.command_manager.term("twist")
+    first = torch.tensor([0])
 
     def shows(command: list[float]) -> bool:
         return [slider.value for slider in viewer._wheels[0].sliders] == command
 
     with enter(viewer):
         for command in ([0.31, -0.2, 0.1], [5.0, -5.0, 0.0]):
-            viewer._wish(partial(term.fix, term.command.new_tensor([command]), slice(0, 1)))
+            viewer._wish(partial(term.fix, term.command.new_tensor([command]), first))
             low, high = term.cfg.lin_vel_x
             shown = [min(max(value, low), high) for value in command]
             eventually(partial(shows, shown))
