@@ -28,7 +28,7 @@ from genelab.mdp import MotionCommandCfg, MotionJointPositionActionCfg
 from genelab.rl.config import RslRlDistributionCfg, RslRlOnPolicyRunnerCfg
 from genelab.scene import PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg
-from genelab_unitree.g1 import STANCE, coarse, flat_ppo
+from genelab_unitree.g1 import coarse, flat_ppo
 from genelab_unitree.robots.g1 import ACTION_SCALE, MOTORS, g1_cfg
 from genelab_unitree.velocity import follow, push
 
@@ -65,7 +65,9 @@ def tracking_env(*, state_estimation: bool = True) -> ManagerBasedRlEnvCfg:
                 end_effectors=HANDS_AND_FEET,
             )
         },
-        actions={"joint_pos": MotionJointPositionActionCfg(scale=dict(ACTION_SCALE), offset=dict(STANCE), lead=LEAD)},
+        actions={
+            "joint_pos": MotionJointPositionActionCfg(scale=dict(ACTION_SCALE), lead=LEAD, feed_forward=1.0),
+        },
         observations=_observations(state_estimation),
         rewards=_rewards(),
         terminations={

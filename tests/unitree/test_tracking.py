@@ -16,6 +16,7 @@ from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.errors import ConfigError
 from genelab.managers.marks import Ghost
 from genelab.mdp.mirror import augment
+from genelab.mdp.motion_action import MotionJointPositionActionCfg
 from genelab.mdp.motion_command import MotionCommand, MotionCommandCfg
 from genelab.motion import npz_bytes
 from genelab.rl.world import eval_cfg
@@ -50,8 +51,11 @@ def standing(angle: float = 0.0) -> np.ndarray:
     return rows
 
 
-def make(file: Path | str, *, play: bool = True, num_envs: int = 2, **settings: str) -> ManagerBasedRlEnv:
+def make(
+    file: Path | str, *, play: bool = True, num_envs: int = 2, feed_forward: float = 1.0, **settings: str
+) -> ManagerBasedRlEnv:
     cfg = rl_cfg(TASK, play=play)
+    as_kind(cfg.actions["joint_pos"], MotionJointPositionActionCfg).feed_forward = feed_forward
     cfg.scene.num_envs = num_envs
     cfg.simulation.fresh_kinematics = True
     motion = as_kind(cfg.commands["motion"], MotionCommandCfg)
@@ -199,14 +203,29 @@ def test_the_motion_is_seen_from_the_robots_anchor(still: ManagerBasedRlEnv) -> 
     torch.testing.assert_close(turn, torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]), atol=1e-3, rtol=0)
 
 
-def test_zero_action_aims_at_the_motion_ahead_of_the_servos_lag(still: ManagerBasedRlEnv) -> None:
+def test_zero_action_aims_at_the_motion_ahead_of_the_servos_lag(tmp_path: Path) -> None:
     """The left elbow turns by 0.3 rad in 60 frames: 0.25 rad/s, and a servo that lags 64 ms is told 16 mrad more."""
-    still.reset(seed=0)
-    elbow = still.robot.joint_names.index("left_elbow_joint")
-    still.action_manager.process(torch.zeros(2, 29))
+    env = make(write_clip(tmp_path / "clip.npz", standing(0.3)), feed_forward=0.0)
+    env.reset(seed=0)
+    elbow = env.robot.joint_names.index("left_elbow_joint")
+    env.action_manager.process(torch.zeros(2, 29))
     assert pytest.approx(2 / (math.pi * 10)) == LEAD  # 2 ζ / ω of a servo of 10 Hz with twice the critical damping
     asked = 0.6 + 0.3 / 60 + LEAD * 0.25
-    assert still.robot.joint_pos_target[0, elbow].item() == pytest.approx(asked, abs=1e-4)
+    assert env.robot.joint_pos_target[0, elbow].item() == pytest.approx(asked, abs=1e-4)
+    env.close()
+
+
+@pytest.mark.parametrize(("feed_forward", "low", "high"), [(1.0, 0.0, 0.005), (0.0, 0.015, 1.0)])
+def test_a_robot_that_does_nothing_does_the_motion(
+    feed_forward: float, low: float, high: float, tmp_path: Path
+) -> None:
+    """Half a second, while its servos carry it: with the torques under its action it hardly sinks."""
+    env = make(write_clip(tmp_path / "clip.npz", standing(0.3)), feed_forward=feed_forward)
+    env.reset(seed=0)
+    for _ in range(25):
+        env.step(torch.zeros(2, 29))
+    assert low <= float(motion_of(env).errors["mpkpe"].max()) < high
+    env.close()
 
 
 def test_the_ghost_stands_beside_where_the_motion_is(still: ManagerBasedRlEnv) -> None:

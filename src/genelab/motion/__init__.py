@@ -2,11 +2,13 @@
 
 from genelab.motion.check import Finding, MotionCheck
 from genelab.motion.clip import Clip, find_motion, npz_bytes, read_clip
+from genelab.motion.dynamics import Dynamics
 from genelab.motion.kinematics import Kinematics, Motion
 from genelab.motion.resample import cut, resample, smooth
 
 __all__ = [
     "Clip",
+    "Dynamics",
     "Finding",
     "Kinematics",
     "Motion",

@@ -47,6 +47,12 @@ class Motion:
         """From the first frame to the last."""
         return (len(self) - 1) / self.fps
 
+    @property
+    def clip(self) -> Clip:
+        """What all the rest follows from: the root and the joints."""
+        root = {"root_pos": self.body_pos_w[:, 0], "root_quat": self.body_quat_w[:, 0]}
+        return Clip(fps=self.fps, joint_pos=self.joint_pos, **root)
+
     def write(self, path: Path) -> None:
         """An NPZ file, with the names beside the numbers."""
         numbers = ("joint_pos", "joint_vel", "body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w")
