@@ -160,11 +160,11 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg = coarse(cfg)
     cfg.simulation.fresh_kinematics = False
     cfg.schedules = {
-        "hand": ScheduleCfg(start=1.0, end=0.0, steps=9_600),
-        "penalties": ScheduleCfg(start=0.1, steps=12_000, curve="geometric"),
-        "pushes": ScheduleCfg(start=0.05, end=0.2, steps=24_000, curve="geometric"),
-        "tolerance": ScheduleCfg(start=2.0, end=1.0, steps=9_600),
-        "starts": ScheduleCfg(start=0.2, end=1.0, steps=12_000),
+        "hand": ScheduleCfg(start=1.0, end=0.0, steps=2_400),
+        "penalties": ScheduleCfg(start=0.1, steps=4_800, curve="geometric"),
+        "pushes": ScheduleCfg(start=0.05, end=0.2, steps=7_200, curve="geometric"),
+        "tolerance": ScheduleCfg(start=2.0, end=1.0, steps=2_400),
+        "starts": ScheduleCfg(start=0.2, end=1.0, steps=4_800),
     }
     follow(cfg, "penalties", "action_rate", "joint_pos_limits")
     for end in ("anchor_height", "anchor_tilt", "end_effector_height"):
@@ -193,10 +193,10 @@ def tracking_ppo() -> RslRlOnPolicyRunnerCfg:
     return replace(
         agent,
         experiment_name="g1_tracking_flat",
-        max_iterations=2000,
+        max_iterations=800,
         actor=replace(
             agent.actor,
-            distribution=RslRlDistributionCfg(class_name="GaussianDistribution", init_std=0.3, std_type="scalar"),
+            distribution=RslRlDistributionCfg(class_name="GaussianDistribution", init_std=0.2, std_type="scalar"),
         ),
         algorithm=replace(agent.algorithm, entropy_coef=0.001),
     )

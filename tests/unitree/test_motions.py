@@ -86,7 +86,6 @@ def test_what_is_misspelt_is_told() -> None:
 
 
 def test_a_motion_is_made_anew_bit_for_bit() -> None:
-    pytest.importorskip("mink")
     source = tomllib.loads((CLIPS / "motions.toml").read_text(encoding="utf-8"))
     data, line = make("wave", source, Solver())
     assert data == Path(CLIPS / "wave.npz").read_bytes()
