@@ -71,15 +71,15 @@ class SweepCommand(TaskCommand):
     "--objective",
     type=click.Choice(_GOALS),
     default="return",
-    help="What to look for: the last evaluation's mean return, success rate or episode length, the more the better; or "
-    "the fewest iterations, control steps or seconds of learning until an evaluation's mean return is --target [return].",
+    help="What to look for: the last evaluation's mean return, success rate or episode length, the more the better; "
+    "or the fewest iterations, control steps or seconds until an evaluation's mean return is --target [return].",
 )
 @click.option("--target", type=float, help="The return of a race, for iterations, steps and seconds.")
 @click.option("--sampler", type=click.Choice(["tpe", "random"]), default="tpe", help="What chooses settings [tpe].")
 @click.option(
     "--prune/--no-prune",
     default=True,
-    help="Stop a training whose evaluations are worse than half of the others' were by then [prune].",
+    help="Stop a training whose evaluations are worse than half of the others' were after as many steps [prune].",
 )
 @click.option("--num-envs", type=click.IntRange(min=1), help="Environments of each training.")
 @click.option(
@@ -175,7 +175,7 @@ def _print(task: str, result: SweepResult) -> None:
     else:
         click.echo(f"best       {told(best.value)}, trial {best.number}")
     if own is not None:
-        click.echo(f"task's own {told(own.value)}, trial {own.number}")
+        click.echo(f"task's own {told(own.value)}, trial {own.number}*")
     click.echo(f"sweep      {result.path}")
     command = shlex.join(["genelab", "sweep", task, *_imports()])
     where = shlex.quote(str(result.path))
@@ -197,8 +197,7 @@ def _table(result: SweepResult) -> Table:
     for trial in result.trials:
         values = [_short(trial.params.get(path, "")) for path in paths]
         time = "" if trial.seconds is None else f"{trial.seconds:.0f} s"
-        mark = ", task's own" if trial.is_own else ""
-        table.add_row(f"{trial.number}{mark}", trial.state, told(trial.value), *values, time)
+        table.add_row(f"{trial.number}{'*' * trial.is_own}", trial.state, told(trial.value), *values, time)
     return table
 
 

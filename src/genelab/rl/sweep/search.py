@@ -310,7 +310,7 @@ class _Search:
             one.evaluations.append(evaluation)
             value = self._goal.on_the_way(evaluation)
             if value is not None:
-                one.trial.report(value, evaluation["iteration"])
+                one.trial.report(value, evaluation["env_steps"])  # an iteration may be of another length
             if one.verdict is not None:
                 continue
             if self._goal.is_reached(evaluation):

@@ -107,7 +107,7 @@ def check_ranges(
         means = {example: _value(task, {**overrides, one.path: example}, one.path) for example in one.examples}
         found.append(one)
         if one.kind == "choice":
-            own |= {one.path: choice for choice in one.choices if means[choice] == value}
+            own.update((one.path, choice) for choice in one.choices if means[choice] == value)
         elif not isinstance(value, bool) and isinstance(value, int | float) and one.low <= value <= one.high:
             own[one.path] = value
     return found, own
@@ -157,10 +157,8 @@ def _parse(text: str) -> Range:
         raise UsageError(f"`param`: {path}: a path begins with env or agent, as `genelab info` lists them")
     shape = _RANGE.fullmatch(found["range"])
     if shape is None or shape["kind"] not in _MEANING:
-        near = did_you_mean(shape["kind"], _MEANING) if shape is not None else ""
-        raise UsageError(
-            f"`param`: {path}: expected log(a,b), uniform(a,b), int(a,b) or choice(x,y,…), got {found['range']!r}.{near}"
-        )
+        got = repr(found["range"]) + (f".{did_you_mean(shape['kind'], _MEANING)}" if shape is not None else "")
+        raise UsageError(f"`param`: {path}: expected log(a,b), uniform(a,b), int(a,b) or choice(x,y,…), got {got}")
     kind: Any = shape["kind"]
     try:
         inside = split_at_commas(shape["inside"])

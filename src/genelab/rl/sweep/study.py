@@ -55,7 +55,7 @@ class SweepSettings:
     eval_seed: int = 0
     sampler: Literal["tpe", "random"] = "tpe"
     prune: bool = True
-    """Whether a training that is worse than half of the others were by then is stopped."""
+    """Whether a training is stopped that is worse than half of the others were after as many control steps."""
 
     @property
     def goal(self) -> Objective:
@@ -94,7 +94,7 @@ class Trial:
     value: float | None
     """The objective, infinite where a target was not reached; None if it did not come to its end."""
     curve: Mapping[int, float]
-    """What evaluations found on the way, by iteration, in the direction of the objective."""
+    """What evaluations found on the way, by control steps, in the direction of the objective."""
     seconds: float | None
     """How long the training took."""
     reason: str
@@ -204,8 +204,8 @@ def _pruner(settings: SweepSettings) -> optuna.pruners.BasePruner:
     class WorseThanHalf(optuna.pruners.BasePruner):
         """Stops a trial whose best evaluation is worse than the best that half of the completed ones had by then.
 
-        Optuna's median pruner looks only at trials that were evaluated at the same iteration; here one that was over
-        by then, since it had reached its target, counts with what it reached.
+        By then is after so many control steps. Optuna's median pruner looks only at trials that were evaluated at the
+        same moment; here one that was over by then, since it had reached its target, counts with what it reached.
         """
 
         def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
@@ -225,7 +225,7 @@ def _pruner(settings: SweepSettings) -> optuna.pruners.BasePruner:
 
 
 def _best_by(curve: Mapping[int, float], step: int, more: bool) -> float | None:
-    """The best that a trial had found by an iteration."""
+    """The best that a trial had found by then."""
     known = [value for at, value in curve.items() if at <= step and not math.isnan(value)]
     return None if not known else max(known) if more else min(known)
 
