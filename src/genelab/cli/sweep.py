@@ -25,7 +25,7 @@ from genelab.config import TASKS, as_words
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from genelab.rl.sweep import SweepResult
+    from genelab.rl.sweep.search import SweepResult
 
 _TRIALS = 32
 _GOALS = ["return", "success", "length", "iterations", "steps", "seconds"]
@@ -139,8 +139,7 @@ def command(
                 "--resume goes on with the sweep's own settings: only --trials, --parallel, --launcher, --ray-address "
                 "and --quiet go with it"
             )
-    from genelab.rl.sweep import resume_sweep, sweep_task
-    from genelab.rl.sweep.search import Where
+    from genelab.rl.sweep.search import Where, resume_sweep, sweep_task
 
     words = [*CHILD, task, *_imports()]
     where = Where(words=words, parallel=parallel, ray=launcher == "ray", ray_address=ray_address)
@@ -165,7 +164,7 @@ def command(
 def _print(task: str, result: SweepResult) -> None:
     from rich.console import Console
 
-    from genelab.rl.sweep.search import told
+    from genelab.rl.sweep.objective import told
 
     Console().print(_table(result))
     goal, best, own = result.settings.goal, result.best, result.own
@@ -190,7 +189,7 @@ def _print(task: str, result: SweepResult) -> None:
 def _table(result: SweepResult) -> Table:
     from rich.table import Table
 
-    from genelab.rl.sweep.search import told
+    from genelab.rl.sweep.objective import told
 
     paths = [param.partition("=")[0] for param in result.settings.params]
     table = Table("trial", "state", "objective", *(path.rpartition(".")[2] for path in paths), "time")

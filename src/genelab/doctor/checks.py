@@ -59,7 +59,7 @@ def base_works(checks: Sequence[Check]) -> bool:
 
 
 def examine(ask: Ask = ask_process) -> list[Check]:
-    """Everything there is to say, in the order of its groups. All questions are asked before an answer is waited for."""
+    """Everything there is to say, in the order of its groups. All questions are asked before any answer is there."""
     torch = ask(TORCH)
     engines = {name: ask(ENGINE % name) for name in ENGINES.names() if ENGINES.entry(name).extra is None}
     libraries = {name: ask(LIBRARY % name) for name in BACKENDS.names() if BACKENDS.entry(name).extra is None}

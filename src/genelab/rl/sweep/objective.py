@@ -71,3 +71,8 @@ class Objective:
         if self.is_race:
             return -evaluation["return_mean"]
         return evaluation[_METRIC[self.goal]]
+
+
+def told(value: float | None) -> str:
+    """An objective as text."""
+    return "–" if value is None else "not reached" if value == NEVER else f"{value:.6g}"

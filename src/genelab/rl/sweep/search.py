@@ -19,7 +19,7 @@ from genelab.rl.launch.children import POLL_SECONDS, Child, Nursery, make_parent
 from genelab.rl.launch.process import Job, Stop
 from genelab.rl.launch.task import load_cfg
 from genelab.rl.run import Lock
-from genelab.rl.sweep.objective import Goal, Objective
+from genelab.rl.sweep.objective import Goal, Objective, told
 from genelab.rl.sweep.space import Range, check_ranges, parse_ranges
 from genelab.rl.sweep.study import (
     STUDY_FILE,
@@ -352,8 +352,3 @@ class _Search:
 def ended_of(trials: Sequence[Trial]) -> int:
     """How many trials came to an end of their own."""
     return sum(trial.state in ENDED for trial in trials)
-
-
-def told(value: float | None) -> str:
-    """An objective as text."""
-    return "–" if value is None else "not reached" if value == float("inf") else f"{value:.6g}"
