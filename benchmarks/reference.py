@@ -384,7 +384,6 @@ for s in 1 2 3; do
   genelab eval TASK logs/reference/TASK/DATE/seed_$s/model_final.pt --num-envs 64 --episodes 100 --seed 0 \\
     --out logs/reference/TASK/DATE/seed_$s/eval.json
 done
-genelab report logs/reference/TASK/DATE --x minutes --out logs/reference/TASK/DATE/curves.html
 python -m benchmarks.reference --collect logs/reference/TASK/DATE    # keeps the small files, and writes this page
 ```
 
@@ -396,7 +395,7 @@ reference/TASK/DATE/seed_S/
 ├── eval.json           what `genelab eval` found
 ├── run.json            command, versions, hardware, times of the training
 └── evaluations.json    what it found while it learned, with --eval-every
-reference/TASK/DATE/curves.png    if `genelab report` drew it
+reference/TASK/DATE/curves.png    if `genelab report DIR --x minutes --out DIR/curves.html` drew it
 reference/published.json          the numbers to hold them against
 ```
 

@@ -36,7 +36,14 @@ def test_the_page_is_what_the_files_say() -> None:
 
 def test_runs_and_published_numbers_stand_in_one_table(tmp_path: Path) -> None:
     home = tmp_path / "reference" / TASK / "2026-01-02"
-    published = {"seed": 1, "return": 39.977, "std": 0.002, "length": 1000, "budget": "150", "success": None}
+    published: dict[str, Any] = {
+        "seed": 1,
+        "return": 39.977,
+        "std": 0.002,
+        "length": 1000,
+        "budget": "150",
+        "success": None,
+    }
     write(
         tmp_path / "reference" / "published.json",
         {"tasks": {TASK: {"runs": [published | {k: k for k in ("train", "eval", "hardware")}]}}},
@@ -44,7 +51,7 @@ def test_runs_and_published_numbers_stand_in_one_table(tmp_path: Path) -> None:
     write(
         home / "seed_2" / "eval.json", evaluation(39.5, versions={"genelab": "0.1.0"}, evaluated_at="2026-01-02T03:04")
     )
-    record = {"budget": 20, "unit": "iterations", "num_envs": 256, "wall_seconds": 12.0, "seed": 2}
+    record: dict[str, Any] = {"budget": 20, "unit": "iterations", "num_envs": 256, "wall_seconds": 12.0, "seed": 2}
     record |= {
         "hardware": {"cpu": "EPYC", "cores": 2, "gpus": []},
         "command": "genelab train T --eval-every=2 --seed 2",

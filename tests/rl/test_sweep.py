@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from genelab.cli.main import run
+from genelab.cli.sweep import command as sweep_command
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.sweep.objective import NEVER, Objective
 from genelab.rl.sweep.search import SweepResult, Where, resume_sweep, sweep_task
@@ -291,3 +293,14 @@ def test_a_sweep_of_real_trainings_and_its_report(capfd: pytest.CaptureFixture[s
     assert "task's own" in table
     assert Path("found.png").stat().st_size > 10_000
     assert "mean return of the last evaluation" in Path("found.html").read_text()
+
+
+def test_the_commands_of_the_page_parse() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = [shlex.split(line, comments=True) for line in page.splitlines() if line.startswith("genelab sweep ")]
+    assert len(commands) >= 3
+    for command in commands:
+        context = sweep_command.make_context("sweep", command[2:])
+        if context.params["resume"] is None:
+            parse_ranges(context.params["param"])
+            assert context.params["overrides"] == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -66,6 +65,7 @@ class Probe:
     """A question that is being answered."""
 
     def __init__(self, code: str, **env: str) -> None:
+        self._answer: Answer | None = None
         self._process = subprocess.Popen(
             [sys.executable, "-c", code],
             env={**os.environ, **env},
@@ -76,9 +76,13 @@ class Probe:
             errors="replace",
         )
 
-    @functools.cache  # noqa: B019  a handful of them, once
     def answer(self) -> Answer:
-        """Wait for it; several may."""
+        """Wait for it; it may be asked for again."""
+        if self._answer is None:
+            self._answer = self._wait()
+        return self._answer
+
+    def _wait(self) -> Answer:
         try:
             out, err = self._process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,8 +122,8 @@ def best_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
 
 def create_study(path: Path, settings: SweepSettings) -> optuna.Study:
     """A new study in a directory."""
-    optuna = _optuna()
-    study = optuna.create_study(
+    library = _optuna()
+    study = library.create_study(
         study_name=_STUDY, storage=_storage(path), direction=settings.goal.direction, pruner=_pruner(settings)
     )
     study.set_user_attr(_SETTINGS, dataclasses.asdict(settings))
@@ -136,9 +135,9 @@ def open_study(path: Path) -> tuple[SweepSettings, optuna.Study]:
     file = path / STUDY_FILE
     if not file.is_file():
         raise UsageError(f"{path} has no {STUDY_FILE}: it is no directory of a sweep")
-    optuna = _optuna()
+    library = _optuna()
     with refusing(file):
-        study = optuna.load_study(study_name=_STUDY, storage=_storage(path))
+        study = library.load_study(study_name=_STUDY, storage=_storage(path))
         found = expect(study.user_attrs.get(_SETTINGS), _KINDS, file)
         known = {name: found[name] for name in _KINDS if name in found}
         settings = SweepSettings(**{**known, "params": tuple(found["params"])})
@@ -189,53 +188,28 @@ def _trial(found: optuna.trial.FrozenTrial) -> Trial:
 def make_sampler(settings: SweepSettings, index: int) -> optuna.samplers.BaseSampler:
     """What chooses the next settings. Its random numbers depend on the seed and on how many trials there were, so that
     a sweep which was interrupted goes on with those it would have had."""
-    optuna = _optuna()
+    library = _optuna()
     seed = (settings.seed * 1_000_003 + index) % 2**32
     if settings.sampler == "random":
-        return optuna.samplers.RandomSampler(seed=seed)
-    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
+        return library.samplers.RandomSampler(seed=seed)
+    return library.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
 
 
 def _pruner(settings: SweepSettings) -> optuna.pruners.BasePruner:
-    optuna = _optuna()
+    library = _optuna()
     if not settings.prune:
-        return optuna.pruners.NopPruner()
+        return library.pruners.NopPruner()
+    from genelab.rl.sweep.pruner import WorseThanHalf
 
-    class WorseThanHalf(optuna.pruners.BasePruner):
-        """Stops a trial whose best evaluation is worse than the best that half of the completed ones had by then.
-
-        By then is after so many control steps. Optuna's median pruner looks only at trials that were evaluated at the
-        same moment; here one that was over by then, since it had reached its target, counts with what it reached.
-        """
-
-        def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
-            done = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
-            step = trial.last_step
-            if step is None or len(done) < STARTUP:
-                return False
-            more = study.direction == optuna.study.StudyDirection.MAXIMIZE
-            others = [one for other in done if (one := _best_by(other.intermediate_values, step, more)) is not None]
-            own = _best_by(trial.intermediate_values, step, more)
-            if own is None or len(others) < STARTUP:
-                return False
-            middle = statistics.median(others)
-            return own < middle if more else own > middle
-
-    return WorseThanHalf()
-
-
-def _best_by(curve: Mapping[int, float], step: int, more: bool) -> float | None:
-    """The best that a trial had found by then."""
-    known = [value for at, value in curve.items() if at <= step and not math.isnan(value)]
-    return None if not known else max(known) if more else min(known)
+    return WorseThanHalf(STARTUP)
 
 
 def _storage(path: Path) -> Any:
-    optuna = _optuna()
-    return optuna.storages.RDBStorage(f"sqlite:///{(path / STUDY_FILE).absolute()}")
+    library = _optuna()
+    return library.storages.RDBStorage(f"sqlite:///{(path / STUDY_FILE).absolute()}")
 
 
 def _optuna() -> Any:
-    optuna = need_library("optuna", "sweep")
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
+    library = need_library("optuna", "sweep")
+    library.logging.set_verbosity(library.logging.ERROR)
+    return library
