@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test check format bench reference clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -53,6 +53,9 @@ format: $(VENV)/.all ## Format the code and mend what can be mended
 
 bench: $(VENV)/.all ## Measure physics, steps, training and start-up on this machine; table in logs/bench/figures.md
 	$(BIN)/python -m benchmarks.figures
+
+reference: $(VENV)/.base ## Write docs/reference-runs.md from the files of the reference runs
+	$(BIN)/python -m benchmarks.reference
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

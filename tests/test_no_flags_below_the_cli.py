@@ -30,13 +30,14 @@ COMMAND_LINES = {
         "--rdzv-id",
         "--standalone",
     },
+    "genelab/rl/launch/children.py": {"--env.simulation.threads="},  # a word for a training
     "genelab/rl/launch/seeds.py": {
-        "--env.simulation.threads=",
         "--log-dir",
         "--seed",
     },  # words for each seed's training
     "genelab/rl/nan_guard.py": {"--", "--import=", "--replay"},  # the whole command that shows a NaN again
     "genelab/rl/provenance.py": {"--abbrev-ref", "--porcelain"},  # words for git
+    "genelab/rl/sweep/search.py": {"--", "--log-dir"},  # words for each trial's training
     "genelab/scaffold/templates.py": {"--agent", "--seed"},  # commands in the README of a project
     "genelab/viewer/film.py": {"--force-reinstall"},  # words for pip
     "genelab_unitree/motions.py": {"--out"},  # a program with a command line of its own

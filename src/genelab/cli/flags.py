@@ -28,6 +28,7 @@ _OPTIONS = {
     "profile.out": "prof_out",
     "profile.wait": "prof_wait",
     "profile.warmup": "prof_warmup",
+    "resume_sweep": "resume",
     "resume_task": "resume",
     "run_dir": "resume",
     "success_threshold": "check_success",

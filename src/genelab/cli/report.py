@@ -22,8 +22,8 @@ def command(runs: tuple[Path, ...], out: Path, x: Any) -> None:
     """Write what runs learned as one self-contained page.
 
     Curves, evaluations, differences of the configs, machine and versions, and a film if there is one. A directory of
-    --seeds stands for all its seeds. Beside the page, under its name, are the curves as .png and the
-    table as .md.
+    --seeds stands for all its seeds; the directory of a sweep, given alone, is reported by its trials. Beside the page,
+    under its name, are the curves as .png and the table as .md.
     """
     from genelab.report import write_report
 

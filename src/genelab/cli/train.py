@@ -151,7 +151,7 @@ def command(
     if options["gpus"] or options["ranks"]:
         _train_ranks(ctx, changes)
     from genelab.rl import EvalSettings, resume_task, train_task
-    from genelab.rl.launch.seeds import tell_launcher
+    from genelab.rl.launch.children import tell_launcher
 
     evaluation = None
     if eval_every is not None:

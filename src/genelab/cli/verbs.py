@@ -15,11 +15,13 @@ _VERBS = {
     "info": "Show what a task is made of.",
     "play": "Run a task and look at it.",
     "train": "Train a task.",
+    "sweep": "Search for settings with which a task is learned better.",
     "eval": "Judge a trained policy.",
     "export": "Write a trained policy to a file that runs without genelab.",
     "motion": "Convert, check or play a motion for a robot to follow.",
     "new-task": "Make a project for a robot of your own.",
     "report": "Write what runs learned as one page.",
+    "doctor": "Say what works on this machine, what is missing, and how to mend it.",
     "benchmark": "Measure speed, or evaluate many policies, and compare with before.",
 }
 

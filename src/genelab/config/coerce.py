@@ -179,15 +179,16 @@ def _coerce_sequence(value: Any, hint: Any) -> Any:
 
 def _split_sequence(text: str) -> list[str]:
     """The elements of `(a, b)`, `[a, b]` or `a, b`, each as text; brackets and quotes inside them are kept whole."""
-    parts = _split_at_commas(text)
+    parts = split_at_commas(text)
     if len(parts) == 1:
         if parts[0][:1] + parts[0][-1:] not in ("()", "[]"):
             raise ValueError
-        parts = _split_at_commas(parts[0][1:-1])
+        parts = split_at_commas(parts[0][1:-1])
     return parts[:-1] if parts[-1] == "" else parts
 
 
-def _split_at_commas(text: str) -> list[str]:
+def split_at_commas(text: str) -> list[str]:
+    """The parts between commas that are in no brackets and no quotes; ValueError if those do not match."""
     parts, depth, quote = [""], 0, ""
     for char in text:
         if quote:

@@ -113,6 +113,18 @@ def apply_override(root: Any, path: str, value: Any) -> None:
         raise TypeError(f"a {type(root).__name__} cannot be changed in place")
 
 
+def value_at(root: Any, path: str) -> Any:
+    """What is at a dotted path now."""
+    node, hint, parts = root, Any, path.split(".")
+    while parts:
+        keys = _keys(node, hint)
+        key, count = _find(keys, parts)
+        if not count:
+            raise ConfigError(f"{path}: no such key.{_keys_hint(parts[0], [str(key) for key in keys])}")
+        node, hint, parts = _get(node, key), keys[key], parts[count:]
+    return node
+
+
 def iter_fields(root: Any, prefix: str = "") -> Iterator[FieldInfo]:
     """Every setting below `root`, in the order of its fields."""
     return _walk(root, Any, prefix)

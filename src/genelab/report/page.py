@@ -14,6 +14,7 @@ from genelab.config import check_out, write_out
 from genelab.errors import UsageError
 from genelab.report.curves import Unit, draw_curves, draw_terms
 from genelab.report.runs import Group, read_groups
+from genelab.report.sweeps import draw_sweep, is_sweep, read_sweep, summary_table, trial_table
 from genelab.report.tables import Table, difference_table, evaluation_table, machine_table, run_table
 
 FILM_BYTES = 25_000_000
@@ -55,6 +56,8 @@ def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> R
     check_out(out)
     if out.suffix.lower() not in (".html", ".htm"):  # another name could be that of the picture or the table
         raise UsageError(f"`out`: {out} must end in .html")
+    if any(is_sweep(path) for path in paths):
+        return _write_sweep(paths, out)
     groups = read_groups(paths)
     table = evaluation_table(groups)
     report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=table.markdown())
@@ -67,14 +70,46 @@ def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> R
     return report
 
 
+def _write_sweep(paths: Sequence[Path], out: Path) -> Report:
+    if len(paths) > 1:
+        raise UsageError(f"{paths[0]}: a sweep is reported by itself: give one directory")
+    sweep = read_sweep(paths[0])
+    table = trial_table(sweep)
+    report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=table.markdown())
+    parts = [
+        f"<h1>{_text(sweep.settings.task)}</h1>",
+        f'<p class="note">A sweep, {_written()}</p>',
+        _table(summary_table(sweep)),
+        "<h2>How it went</h2>",
+        _note(
+            "Crosses end what was pruned, failed or killed; grey lines are trials without a result. The best is "
+            "orange, the task's own settings are dark."
+        ),
+        _picture(draw_sweep(sweep, "svg"), "the trials of the sweep"),
+        "<h2>Trials</h2>",
+        _table(table),
+    ]
+    files = {
+        report.picture: draw_sweep(sweep, "png"),
+        report.table: report.markdown.encode(),
+        out: _document(sweep.settings.task, parts).encode(),
+    }
+    write_out(files)
+    return report
+
+
+def _written() -> str:
+    today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    return f"written by genelab {_text(__version__)} on {today}"
+
+
 def _page(groups: Sequence[Group], table: Table, unit: Unit) -> str:
     tasks = list(dict.fromkeys(group.task for group in groups))
     title = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
     runs = sum(len(group.runs) for group in groups)
-    today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     parts = [
         f"<h1>{_text(title)}</h1>",
-        f'<p class="note">{runs} run{"s" if runs > 1 else ""}, written by genelab {_text(__version__)} on {today}</p>',
+        f'<p class="note">{runs} run{"s" if runs > 1 else ""}, {_written()}</p>',
         "<h2>How good</h2>",
         _note(
             "Means with 95 % intervals: over the episodes of a single run, over the runs' means if there are several "
@@ -89,6 +124,10 @@ def _page(groups: Sequence[Group], table: Table, unit: Unit) -> str:
         parts += [_picture(draw_curves(block, unit, "svg"), f"learning curves of {task}"), *_of_task(block)]
     parts += ["<h2>Runs</h2>", _table(run_table(groups)), *_commands(groups)]
     parts += ["<h2>Machine and versions</h2>", _table(machine_table(groups))]
+    return _document(title, parts)
+
+
+def _document(title: str, parts: Sequence[str]) -> str:
     body = "\n".join(parts)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

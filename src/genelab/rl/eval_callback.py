@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from genelab.config import atomic_write_text
 from genelab.envs import ManagerBasedRlEnv
 from genelab.rl.evaluator import evaluate
 from genelab.rl.monitor import Iteration, IterationHook, Writer
+
+EVALUATIONS_FILE = "evaluations.json"
+"""What every evaluation of a run found, in its directory."""
 
 
 @dataclass(kw_only=True)
@@ -41,6 +44,10 @@ class EvalCallback(IterationHook):
     seed: int = 0
     best: float | None = None
     """Best mean return so far."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """What the evaluations found, the first one first."""
+    seconds: float = 0.0
+    """Spent collecting and learning since the run began."""
 
     @property
     def best_model(self) -> Path:
@@ -48,13 +55,16 @@ class EvalCallback(IterationHook):
         return self.path / f"best_model{self.suffix}"
 
     def state(self) -> dict[str, Any]:
-        return {"best": self.best}
+        return {"best": self.best, "evaluations": self.history, "learning_seconds": self.seconds}
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.best = state["best"]
+        self.history = list(state.get("evaluations") or [])
+        self.seconds = state.get("learning_seconds") or 0.0
 
     def after_iteration(self, iteration: Iteration) -> None:
         """Evaluate if it is time to, with the commands that the curriculum has come to."""
+        self.seconds += iteration.scalars["Perf/collection_time"] + iteration.scalars["Perf/learning_time"]
         if not iteration.last and (self.every is None or iteration.number % self.every):
             return
         learner, done = iteration.learner, iteration.done
@@ -69,6 +79,7 @@ class EvalCallback(IterationHook):
             for key, value in summary.items():
                 if value is not None:
                     self.writer.add_scalar(f"Eval/{key}", value, done)
+        self._remember(iteration, summary)
         is_best = self.best is None or summary["return_mean"] > self.best
         if is_best:
             self.best = summary["return_mean"]
@@ -88,6 +99,19 @@ class EvalCallback(IterationHook):
             atomic_write_text(self.path / "best_model_meta.json", json.dumps(record, indent=2) + "\n")
         when = f"{self.unit.removesuffix('s')} {done:,}"
         self.notify(f"evaluation at {when}: {_in_words(summary)}{', the best so far' * is_best}")
+
+    def _remember(self, iteration: Iteration, summary: dict[str, Any]) -> None:
+        """Write what was found beside what was found before."""
+        found = {
+            "iteration": iteration.number,
+            "spent": iteration.done,
+            "env_steps": iteration.progress.env_steps,
+            "seconds": round(self.seconds, 3),
+            **summary,
+        }
+        self.history.append(found)
+        text = ",\n".join(f"  {json.dumps(one)}" for one in self.history)
+        atomic_write_text(self.path / EVALUATIONS_FILE, f"[\n{text}\n]\n")
 
 
 def _in_words(summary: dict[str, Any]) -> str:

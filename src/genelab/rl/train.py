@@ -33,7 +33,15 @@ _RESUME: dict[str, Any] = {
     "checkpoint": str,
     "learner": dict,
     "env": dict,
-    "monitor": {"done": int, "iterations": int, "env_steps": int, "episodes": dict, "best": Any},
+    "monitor": {
+        "done": int,
+        "iterations": int,
+        "env_steps": int,
+        "episodes": dict,
+        "best": Any,
+        "evaluations": list | None,
+        "learning_seconds": float | None,
+    },
     "torch_rng": Tensor,
 }
 """What `resume.pt` has."""

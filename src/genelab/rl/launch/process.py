@@ -128,6 +128,10 @@ class Stop:
         """Somebody wants an end."""
         return self._received > 0
 
+    def request(self) -> None:
+        """Ask for an end, as a signal would."""
+        self._received += 1
+
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
         """Listen to Ctrl-C and SIGTERM."""

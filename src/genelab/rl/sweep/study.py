@@ -1,0 +1,215 @@
+"""The file that remembers a sweep: a study of Optuna in SQLite, with the settings of the sweep in it.
+
+It is data. What it says is checked as what a user types is, and it names no code to import.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from genelab.config import expect
+from genelab.config.offer import need_library
+from genelab.errors import UsageError, refusing
+from genelab.rl.sweep.objective import Goal, Objective
+
+if TYPE_CHECKING:
+    import optuna
+
+STUDY_FILE = "study.db"
+"""Its name in the directory of a sweep."""
+STARTUP = 5
+"""Trials that are drawn at random before the sampler learns from them, and that end before one is pruned."""
+_STUDY = "sweep"
+_SETTINGS = "genelab"
+
+State = Literal["waiting", "running", "completed", "pruned", "failed", "killed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings:
+    """What a sweep searches, for what, and how each training is made."""
+
+    task: str
+    params: tuple[str, ...]
+    """`PATH=RANGE` each."""
+    trials: int
+    """Trainings that come to an end of their own: those that were killed do not count."""
+    objective: Goal = "return"
+    target: float | None = None
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """What all trainings have in common."""
+    num_envs: int | None = None
+    max_iterations: int | None = None
+    seed: int
+    """Of every training, and of the sampler."""
+    eval_every: int
+    """Iterations between evaluations."""
+    eval_episodes: int = 10
+    eval_num_envs: int | None = None
+    eval_seed: int = 0
+    sampler: Literal["tpe", "random"] = "tpe"
+    prune: bool = True
+    """Whether a training is stopped that is worse than half of the others were after as many control steps."""
+
+    @property
+    def goal(self) -> Objective:
+        """What is looked for."""
+        return Objective(goal=self.objective, target=self.target)
+
+
+_KINDS: dict[str, Any] = {
+    "task": str,
+    "params": list[str],
+    "trials": int,
+    "objective": Goal,
+    "target": float | None,
+    "overrides": dict[str, str],
+    "num_envs": int | None,
+    "max_iterations": int | None,
+    "seed": int,
+    "eval_every": int,
+    "eval_episodes": int,
+    "eval_num_envs": int | None,
+    "eval_seed": int,
+    "sampler": Literal["tpe", "random"],
+    "prune": bool,
+}
+"""What a study says of its sweep."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One training of a sweep."""
+
+    number: int
+    state: State
+    params: Mapping[str, Any]
+    """What was tried, by path."""
+    value: float | None
+    """The objective, infinite where a target was not reached; None if it did not come to its end."""
+    curve: Mapping[int, float]
+    """What evaluations found on the way, by control steps, in the direction of the objective."""
+    seconds: float | None
+    """How long the training took."""
+    reason: str
+    """Why it failed."""
+    is_own: bool
+    """Whether it tried what the task has of its own."""
+    retry_of: int | None
+    """The killed trial that it tries again."""
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it came to a result that can be compared."""
+        return self.value is not None and math.isfinite(self.value)
+
+
+def best_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
+    """The completed trial with the best objective, the first of several; None if no one has any."""
+    best = None
+    for trial in trials:
+        if trial.state == "completed" and trial.has_value:
+            assert trial.value is not None
+            if best is None or best.value is None or objective.is_better(trial.value, best.value):
+                best = trial
+    return best
+
+
+def create_study(path: Path, settings: SweepSettings) -> optuna.Study:
+    """A new study in a directory."""
+    library = _optuna()
+    study = library.create_study(
+        study_name=_STUDY, storage=_storage(path), direction=settings.goal.direction, pruner=_pruner(settings)
+    )
+    study.set_user_attr(_SETTINGS, dataclasses.asdict(settings))
+    return study
+
+
+def open_study(path: Path) -> tuple[SweepSettings, optuna.Study]:
+    """The study of a directory, with its settings."""
+    file = path / STUDY_FILE
+    if not file.is_file():
+        raise UsageError(f"{path} has no {STUDY_FILE}: it is no directory of a sweep")
+    library = _optuna()
+    with refusing(file):
+        study = library.load_study(study_name=_STUDY, storage=_storage(path))
+        found = expect(study.user_attrs.get(_SETTINGS), _KINDS, file)
+        known = {name: found[name] for name in _KINDS if name in found}
+        settings = SweepSettings(**{**known, "params": tuple(found["params"])})
+        study.pruner = _pruner(settings)
+    return settings, study
+
+
+def change_trials(study: optuna.Study, settings: SweepSettings, trials: int) -> SweepSettings:
+    """Ask for another number of trials."""
+    settings = dataclasses.replace(settings, trials=trials)
+    study.set_user_attr(_SETTINGS, dataclasses.asdict(settings))
+    return settings
+
+
+def read_study(path: Path) -> tuple[SweepSettings, list[Trial]]:
+    """What a sweep has found so far."""
+    settings, study = open_study(path)
+    return settings, trials_of(study)
+
+
+def trials_of(study: optuna.Study) -> list[Trial]:
+    """All trials, in their order."""
+    return [_trial(one) for one in study.get_trials(deepcopy=False)]
+
+
+def _trial(found: optuna.trial.FrozenTrial) -> Trial:
+    states: dict[str, State] = {
+        "RUNNING": "running",
+        "WAITING": "waiting",
+        "COMPLETE": "completed",
+        "PRUNED": "pruned",
+        "FAIL": "failed" if "reason" in found.user_attrs else "killed",
+    }
+    state = states[found.state.name]
+    return Trial(
+        number=found.number,
+        state=state,
+        params=found.params or found.system_attrs.get("fixed_params", {}),
+        value=found.value if state == "completed" else None,
+        curve=dict(sorted(found.intermediate_values.items())),
+        seconds=found.user_attrs.get("seconds"),
+        reason=str(found.user_attrs.get("reason", "")),
+        is_own=bool(found.user_attrs.get("own")),
+        retry_of=found.user_attrs.get("retry_of"),
+    )
+
+
+def make_sampler(settings: SweepSettings, index: int) -> optuna.samplers.BaseSampler:
+    """What chooses the next settings. Its random numbers depend on the seed and on how many trials there were, so that
+    a sweep which was interrupted goes on with those it would have had."""
+    library = _optuna()
+    seed = (settings.seed * 1_000_003 + index) % 2**32
+    if settings.sampler == "random":
+        return library.samplers.RandomSampler(seed=seed)
+    return library.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
+
+
+def _pruner(settings: SweepSettings) -> optuna.pruners.BasePruner:
+    library = _optuna()
+    if not settings.prune:
+        return library.pruners.NopPruner()
+    from genelab.rl.sweep.pruner import WorseThanHalf
+
+    return WorseThanHalf(STARTUP)
+
+
+def _storage(path: Path) -> Any:
+    library = _optuna()
+    return library.storages.RDBStorage(f"sqlite:///{(path / STUDY_FILE).absolute()}")
+
+
+def _optuna() -> Any:
+    library = need_library("optuna", "sweep")
+    library.logging.set_verbosity(library.logging.ERROR)
+    return library

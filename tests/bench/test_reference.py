@@ -1,0 +1,101 @@
+"""The page of reference runs says what the files say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import reference
+from genelab.errors import UsageError
+
+TASK = "GeneLab-Inverted-Pendulum-v0"
+
+
+def evaluation(mean: float, **more: Any) -> dict[str, Any]:
+    metrics = {"return_mean": mean, "return_std": 0.5, "length_mean": 1000.0, "success_rate": None}
+    return {"metrics": metrics, "num_episodes": 100, "engine": "mujoco", "wall_clock_seconds": 12.34, **more}
+
+
+def write(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def section(page: str, task: str = TASK) -> list[str]:
+    """The lines of a task's table and what follows it."""
+    return page.split(f"### {task}\n")[1].split("\n#")[0].strip().splitlines()
+
+
+def test_the_page_is_what_the_files_say() -> None:
+    page = (reference.ROOT / reference.PAGE).read_text(encoding="utf-8")
+    assert page == reference.render(), "write it again: python -m benchmarks.reference"
+
+
+def test_runs_and_published_numbers_stand_in_one_table(tmp_path: Path) -> None:
+    home = tmp_path / "reference" / TASK / "2026-01-02"
+    published: dict[str, Any] = {
+        "seed": 1,
+        "return": 39.977,
+        "std": 0.002,
+        "length": 1000,
+        "budget": "150",
+        "success": None,
+    }
+    write(
+        tmp_path / "reference" / "published.json",
+        {"tasks": {TASK: {"runs": [published | {k: k for k in ("train", "eval", "hardware")}]}}},
+    )
+    write(
+        home / "seed_2" / "eval.json", evaluation(39.5, versions={"genelab": "0.1.0"}, evaluated_at="2026-01-02T03:04")
+    )
+    record: dict[str, Any] = {"budget": 20, "unit": "iterations", "num_envs": 256, "wall_seconds": 12.0, "seed": 2}
+    record |= {
+        "hardware": {"cpu": "EPYC", "cores": 2, "gpus": []},
+        "command": "genelab train T --eval-every=2 --seed 2",
+    }
+    write(home / "seed_2" / "run.json", record)
+    curve = [{"return_mean": value, "spent": 2 * i} for i, value in enumerate([5.0, 39.6, 20.0, 39.4, 39.7], start=1)]
+    write(home / "seed_2" / "evaluations.json", curve)
+    write(home / "seed_10" / "eval.json", "no JSON at all")
+    lines = section(reference.render(tmp_path))
+    assert lines[2] == "| 2 | 39.500 | 0.500 | 1000.0 | | 20 iterations × 256 | 8 | 12 s | 12.3 s | 2 × EPYC |"
+    assert lines[3:6] == ["| 10 | | | | | | | | | |", "| 1 | | | | | | | | | |", "| 3 | | | | | | | | | |"]
+    assert lines[6] == "| published, 1 | 39.977 | 0.002 | 1000.0 | | 150 | | train | eval | hardware |"
+    command = "`genelab train T --eval-every=2 --seed S`"
+    assert lines[8] == f"- seed 2: {command}; 100 episodes on mujoco on 2026-01-02 with genelab 0.1.0"
+
+
+def test_nothing_at_all_is_empty_cells(tmp_path: Path) -> None:
+    lines = section(reference.render(tmp_path))
+    assert lines[2:] == [f"| {seed} | | | | | | | | | |" for seed in (1, 2, 3)]
+    assert "## Probes" not in reference.render(tmp_path)
+
+
+def test_probes_and_metrics_have_tables(tmp_path: Path) -> None:
+    directions = {"forward": {"fraction": 0.975, "falls": 0}, "stand": {"achieved": 0.0012, "falls": 1}}
+    probe = {"envs_per_direction": 64, "falls": 1, "directions": directions}
+    file = tmp_path / "src" / "genelab_x" / "pretrained" / "Genelab-Velocity-Flat-Unitree-Go1-v0" / "eval.json"
+    write(file, {"engines": {"mujoco": evaluation(50, velocity_probe=probe, task_metrics={"error": 0.12345})}})
+    page = reference.render(tmp_path)
+    assert "| Velocity-Flat-Unitree-Go1 | , shipped | 98 % | | | | | | | | 0.001 | 1 of 128 |" in page
+    assert "| Velocity-Flat-Unitree-Go1 | , shipped | error | 0.1235 |" in page
+    assert "| Tracking-Flat-Unitree-G1 | | | |" in page
+
+
+def test_what_is_kept_of_a_run_names_no_machine(tmp_path: Path) -> None:
+    source = tmp_path / "logs" / TASK / "2026-01-02"
+    words = "--eval-every=2 --env.simulation.threads=1 --seed 1 --log-dir /home/me/x"
+    command = f"/home/me/venv/genelab/cli/main.py train {TASK} {words}"
+    write(source / "seed_1" / "run.json", {"task": TASK, "seed": 1, "pid": 7, "host": "mine", "command": command})
+    write(source / "seed_1" / "eval.json", evaluation(1.0, checkpoint="/home/me/x/seed_1/model_final.pt"))
+    write(source / "seed_1" / "model_final.pt", "weights")
+    (kept,) = reference.collect(source, tmp_path)
+    assert kept == tmp_path / "reference" / TASK / "2026-01-02" / "seed_1"
+    assert sorted(path.name for path in kept.iterdir()) == ["eval.json", "run.json"]
+    assert json.loads((kept / "run.json").read_text())["command"] == f"genelab train {TASK} --eval-every=2 --seed 1"
+    assert "me" not in "".join(path.read_text() for path in kept.iterdir()).replace("metrics", "").replace("mean", "")
+    with pytest.raises(UsageError, match=r"has no seed_<S>/run\.json"):
+        reference.collect(tmp_path, tmp_path)
