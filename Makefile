@@ -51,6 +51,14 @@ walk: $(VENV)/.viewer ## Show a trained Go1 that walks, on a page for your brows
 test: $(VENV)/.all ## Run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+QUICK = tests/config tests/managers tests/envs tests/scene tests/sim tests/mdp tests/motion
+
+quick: $(VENV)/.all ## Run the tests of the inner layers, without Genesis: about a minute on two quiet cores
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not genesis" $(QUICK)
+
+coverage: $(VENV)/.all ## Run the whole suite and print which lines it never ran
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
+
 docs: $(VENV)/.all ## Build the site into site/, strictly and without network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 

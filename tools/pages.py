@@ -30,6 +30,16 @@ REFERENCE = {
     "agents": ("Agents", ("genelab.rl.config", "genelab.rl.backends")),
     "python": ("Train, judge, export, play", ("genelab.rl", "genelab.viewer", "genelab.motion", "genelab.bench")),
     "config": ("Configs and overrides", ("genelab.config", "genelab.testing")),
+    "launch": ("Many seeds, many processes", ("genelab.rl.launch.seeds", "genelab.rl.launch.ranks")),
+    "bundled": (
+        "Configs of the bundled tasks",
+        (
+            "genelab_pendulum.memory",
+            "genelab_franka.pick_place",
+            "genelab_showcase.rubiks",
+            "genelab_showcase.wuji_hand",
+        ),
+    ),
 }
 """Pages of the reference: their titles, and the packages whose public names they have."""
 LINK = re.compile(r"(?P<open>!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")
@@ -136,8 +146,8 @@ def public_names(package: str) -> dict[str, list[str]]:
     )
     homes: dict[str, list[str]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("genelab"):
-            names = [alias.name for alias in node.names if public is None or alias.name in public]
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("genelab."):
+            names = [alias.name for alias in node.names if alias.name in (public or ())]
             homes.setdefault(node.module, []).extend(name for name in names if name not in homes.get(node.module, []))
     own = [
         node.name
