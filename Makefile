@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help setup demo test check format bench reference clean
+.PHONY: help setup demo walk test quick coverage check docs format bench reference clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -38,8 +38,29 @@ demo: $(VENV)/.base ## Train the inverted pendulum to solved, evaluate and expor
 	$(BIN)/genelab export $(DEMO_TASK) $(DEMO_RUN) --out $(DEMO_RUN)/policy.ts
 	@$(BIN)/python -m benchmarks.demo $(DEMO_RUN)
 
+# The command and its web page.
+$(VENV)/.viewer: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing genelab and its web page into $(VENV) ..."
+	$(PIP_INSTALL) -e '.[viewer]'
+	@touch $(VENV)/.base $@
+
+walk: $(VENV)/.viewer ## Show a trained Go1 that walks, on a page for your browser
+	$(BIN)/genelab play Genelab-Velocity-Flat-Unitree-Go1-v0 --agent trained --num-envs 4 --viewer web
+
 test: $(VENV)/.all ## Run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+QUICK = tests/config tests/managers tests/envs tests/scene tests/sim tests/mdp tests/motion
+
+quick: $(VENV)/.all ## Run the tests of the inner layers, without Genesis: about a minute on two quiet cores
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not genesis" $(QUICK)
+
+coverage: $(VENV)/.all ## Run the whole suite and print which lines it never ran
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
+
+docs: $(VENV)/.all ## Build the site into site/, strictly and without network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 check: $(VENV)/.all ## Format, lint, types, import layers
 	$(BIN)/ruff format --check .

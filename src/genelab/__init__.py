@@ -29,7 +29,7 @@ if "torch" in sys.modules and not {"OMP_WAIT_POLICY", "OMP_NUM_THREADS"} & set(o
     )
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["TASKS", "TaskCfg", "__version__"]
 

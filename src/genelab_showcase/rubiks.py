@@ -106,6 +106,7 @@ class CubieServoCfg(ActionTermCfg):
     """Turns every cubie about the core; four columns each are the orientation it shall have, w x y z."""
 
     entity: str = "cube"
+    """Name of the cube."""
     bandwidth: float = 40.0
     """How fast orientations are followed, rad/s; critically damped."""
 

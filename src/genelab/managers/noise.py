@@ -15,7 +15,9 @@ class UniformNoiseCfg(NoiseCfg):
     """Equally likely between two bounds."""
 
     low: float
+    """The least that is added, in the unit of the value."""
     high: float
+    """The most that is added."""
 
 
 @dataclass(kw_only=True)
@@ -23,7 +25,9 @@ class GaussianNoiseCfg(NoiseCfg):
     """Normally distributed."""
 
     std: float
+    """Standard deviation, in the unit of the value."""
     mean: float = 0.0
+    """What is added on average."""
 
 
 def symmetric(amplitude: float) -> UniformNoiseCfg:

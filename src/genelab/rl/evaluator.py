@@ -51,6 +51,7 @@ class EvalSettings:
     episodes: int = 100
     """Episodes in all."""
     seed: int = 0
+    """Seed of the environments, and of the samples of a policy that is not deterministic."""
     every: int | None = None
     """While training: iterations between evaluations, and what one is depends on the library, see its agent config.
     The last is always evaluated; None: it alone."""

@@ -27,7 +27,7 @@ pip install -e .
 genelab info $id
 genelab play $id --agent random
 genelab train $id --seed 1
-genelab play $id latest
+genelab play $id --checkpoint latest
 pytest
 ```
 
