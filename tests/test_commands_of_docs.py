@@ -64,6 +64,8 @@ def small(words: list[str]) -> list[str]:
         return command
     if "RUN" in command and PENDULUM not in command and command[1] != "report":
         command[command.index("RUN")] = "pretrained" if GO1 in command else "latest"
+    if "--physics" in command:  # a task that has two
+        command[2] = GO1
     if "--stochastic" in command:
         command[command.index("pretrained")] = "RUN"
     verb = command[1]
@@ -75,12 +77,9 @@ def small(words: list[str]) -> list[str]:
         for option, length in VIEWERS.items():
             if option in command:
                 del command[command.index(option) : command.index(option) + length]
-        command += [
-            "--max-steps",
-            "2",
-            *(["--headless"] if verb == "play" else []),
-            *(FILM if "--video" in command else []),
-        ]
+        command += ["--max-steps", "2", *(["--headless"] if verb == "play" else [])]
+        command += FILM[:4] if "--video" in command else []
+        command += FILM[4:] if "--video-envs" in command else []
         if verb == "play" and not any("Rubiks" in word or "Hand" in word for word in command):
             command += ["--num-envs", "2"]
     elif verb == "eval":
