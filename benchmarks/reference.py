@@ -225,8 +225,8 @@ def _remarks(root: Path, task: str, runs: Sequence[Run]) -> Iterator[str]:
             words.append(_judged(run.evaluation))
         if words:
             told.setdefault("; ".join(words), []).append(who)
-    for text, who in told.items():
-        yield f"- {', '.join(who)}: {text}"
+    for text, names in told.items():
+        yield f"- {', '.join(names)}: {text}"
     for picture in sorted(root.glob(f"reference/{task}/*/curves.png")):
         yield f"\n![Curves of {task}](../{picture.relative_to(root).as_posix()})"
 

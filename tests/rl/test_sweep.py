@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -175,7 +176,7 @@ def test_a_sweep_begins_with_the_tasks_own_settings_and_finds_better_ones() -> N
     assert result.best is not None
     assert result.best.value is not None
     assert 35.0 < result.best.value <= 40.0
-    assert said[0].startswith(f"1/8 trial 0 completed, 35 (0 s) {RATE}=0.001")
+    assert re.fullmatch(rf"1/8 trial 0 completed, 35 \(\d+ s\) {re.escape(RATE)}=0\.001", said[0])
     # What is worse than half of the first five is stopped before its end.
     pruned = [trial for trial in result.trials if trial.state == "pruned"]
     for trial in pruned:
@@ -247,6 +248,12 @@ def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(monkeypatch: pytes
     assert said[0] == "trial 4 was killed: it counts as failed, and is tried again"
     assert [trial.retry_of for trial in result.trials[3:6]] == [None, 3, 4]
     assert facts(result.trials) == facts(whole.trials)
+
+
+def test_trials_on_ray() -> None:
+    where = Where(words=WHERE.words, parallel=2, ray=True)
+    result = sweep([f"{RATE}=choice(1e-3,3e-3)"], where=where, trials=2, objective="steps", target=20.0)
+    assert [(trial.state, trial.value) for trial in result.trials] == [("completed", 300.0)] * 2
 
 
 def test_a_sweep_may_be_given_more_trials_and_is_one_tasks() -> None:

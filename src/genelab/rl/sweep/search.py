@@ -230,8 +230,8 @@ class _Search:
         """What was running when the sweep was killed has failed; it and what was interrupted is put in the queue."""
         import optuna
 
-        for trial in self._study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-            self._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        for running in self._study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+            self._study.tell(running.number, state=optuna.trial.TrialState.FAIL)
         trials = trials_of(self._study)
         again = {trial.retry_of for trial in trials}
         for trial in trials:

@@ -97,7 +97,8 @@ def check_ranges(
 
     Every end and every choice is put into the task's config, which refuses what it cannot be.
     """
-    found, own = [], {}
+    found: list[Range] = []
+    own: dict[str, Any] = {}
     for one in ranges:
         for path in overrides:
             if reaches(path, one.path):
