@@ -25,7 +25,8 @@ COLUMNS = 3
 """Panels in a row."""
 MOST_PANELS = 9
 TERMS = "Episode_Reward/"
-_INK = "#26323a"
+INK = "#26323a"
+"""Of letters and axes."""
 _PANELS = {
     "Train/mean_reward": "return of an episode",
     "Train/mean_episode_length": "length of an episode, control steps",
@@ -66,18 +67,15 @@ def band(runs: Sequence[Run], tag: str, unit: Unit) -> Band | None:
 
 def draw_curves(groups: Sequence[Group], unit: Unit, form: Literal["svg", "png"]) -> bytes:
     """The curves of all groups, a block of panels for every task."""
-    figure_of, canvas_of = _matplotlib()
     tasks = list(dict.fromkeys(group.task for group in groups))
     blocks = [[group for group in groups if group.task == task] for task in tasks]
     panels = [_panels(block) for block in blocks]
     rows = [-(-len(block) // COLUMNS) for block in panels]
     heights = [2.75 * n + 0.75 for n in rows]
-    figure = figure_of(figsize=(4.1 * COLUMNS, sum(heights)), dpi=100, layout="constrained")
-    canvas_of(figure)
-    figure.get_layout_engine().set(w_pad=0.09, h_pad=0.07)
+    figure = draw_on(4.1 * COLUMNS, sum(heights))
     parts = np.atleast_1d(figure.subfigures(len(blocks), 1, height_ratios=heights, squeeze=True))
     for part, block, titles, count in zip(parts, blocks, panels, rows, strict=True):
-        part.suptitle(block[0].task, x=0.01, ha="left", fontsize=12, fontweight="bold", color=_INK)
+        part.suptitle(block[0].task, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         axes = np.atleast_1d(part.subplots(count, COLUMNS)).flatten()
         for panel in axes[len(titles) :]:
             panel.set_visible(False)
@@ -86,7 +84,7 @@ def draw_curves(groups: Sequence[Group], unit: Unit, form: Literal["svg", "png"]
         if len(block) > 1:
             handles, labels = axes[0].get_legend_handles_labels()
             part.legend(handles, labels, loc="outside upper right", ncols=min(len(block), 4), frameon=False, fontsize=9)
-    return _save(figure, form)
+    return save(figure, form)
 
 
 def axis_label(groups: Sequence[Group], unit: Unit) -> str:
@@ -118,14 +116,14 @@ def _draw_panel(axes: Axes, groups: Sequence[Group], tag: str, title: str, unit:
             )
             if len(group.runs) > 1:
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.set_title(title, fontsize=10, loc="left", color=_INK)
-    axes.set_xlabel(axis_label(groups, unit), fontsize=9, color=_INK)
+    axes.set_title(title, fontsize=10, loc="left", color=INK)
+    axes.set_xlabel(axis_label(groups, unit), fontsize=9, color=INK)
     axes.set_xlim(left=0)
     if all(low.min() >= 0 for _, _, low, _ in drawn):
         axes.set_ylim(bottom=0)
     axes.grid(color="#e3e7ea", linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.tick_params(labelsize=8.5, colors=_INK, length=3)
+    axes.tick_params(labelsize=8.5, colors=INK, length=3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#9aa5ac")
     if unit == "steps":
@@ -145,27 +143,25 @@ def draw_terms(groups: Sequence[Group]) -> bytes | None:
     names = list(dict.fromkeys(tag for group in groups for tag in group.runs[0].curves if tag.startswith(TERMS)))
     if not names:
         return None
-    figure_of, canvas_of = _matplotlib()
-    figure = figure_of(figsize=(8.6, 0.55 + len(names) * (0.16 + 0.14 * len(groups))), dpi=100, layout="constrained")
-    canvas_of(figure)
+    figure = draw_on(8.6, 0.55 + len(names) * (0.16 + 0.14 * len(groups)), pad=None)
     axes = figure.add_subplot()
     thickness = 0.8 / len(groups)
     for i, group in enumerate(groups):
         values = [last_share(group.runs, name) for name in names]
         places = np.arange(len(names)) + (i - (len(groups) - 1) / 2) * thickness
         axes.barh(places, values, height=thickness, color=COLOURS[i % len(COLOURS)], label=group.label)
-    axes.axvline(0, color=_INK, linewidth=0.8)
+    axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_yticks(range(len(names)), [name.removeprefix(TERMS) for name in names], fontsize=9)
     axes.invert_yaxis()
     axes.grid(axis="x", color="#e3e7ea", linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.tick_params(labelsize=9, colors=_INK, length=0)
+    axes.tick_params(labelsize=9, colors=INK, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines[["bottom"]].set_color("#9aa5ac")
-    axes.set_xlabel("reward per second of a full episode, mean of the last tenth of the run", fontsize=9, color=_INK)
+    axes.set_xlabel("reward per second of a full episode, mean of the last tenth of the run", fontsize=9, color=INK)
     if len(groups) > 1:
         axes.legend(fontsize=9, frameon=False)
-    return _save(figure, "svg")
+    return save(figure, "svg")
 
 
 def last_share(runs: Sequence[Run], tag: str, share: float = 0.1) -> float:
@@ -174,7 +170,8 @@ def last_share(runs: Sequence[Run], tag: str, share: float = 0.1) -> float:
     return float(np.mean([values[-max(1, round(share * len(values))) :].mean() for values in found] or [np.nan]))
 
 
-def _save(figure: Any, form: str) -> bytes:
+def save(figure: Any, form: str) -> bytes:
+    """The picture as a file."""
     import matplotlib
 
     file = io.BytesIO()
@@ -184,10 +181,16 @@ def _save(figure: Any, form: str) -> bytes:
     return file.getvalue()
 
 
-def _matplotlib() -> tuple[Any, Any]:
+def draw_on(width: float, height: float, pad: tuple[float, float] | None = (0.09, 0.07)) -> Any:
+    """An empty figure of this size, inch, with room between its panels."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UsageError("curves need matplotlib: pip install 'genelab[plot]'") from error
-    return Figure, FigureCanvasAgg
+    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
+    FigureCanvasAgg(figure)
+    if pad is not None:
+        engine: Any = figure.get_layout_engine()
+        engine.set(w_pad=pad[0], h_pad=pad[1])
+    return figure
