@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import hashlib
+import json
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,41 +25,79 @@ from genelab.scene import Articulation
 LAYOUT = "terms side by side in a frame; frames one after the other, the oldest first"
 
 
+PROVENANCE = (
+    "task",
+    "checkpoint",
+    "checkpoint_sha256",
+    "backend",
+    "algorithm",
+    "action_range",
+    "learned_normalizer",
+    "is_recurrent",
+    "recurrent",
+    "stage",
+    "engine",
+    "exported_at",
+    "torch_version",
+    "versions",
+)
+"""What an exported policy's metadata say of its making; all else is told by the environment."""
+
+
 def describe(env: ManagerBasedRlEnv, actor: Actor, *, task: str, backend: str, checkpoint: Path) -> dict[str, Any]:
     """All of the metadata that does not depend on the format."""
-    groups = [env.observation_manager.groups[name] for name in actor.groups]
-    entities = dict.fromkeys(term.cfg.entity for term in env.action_manager.terms.values())
-    description = {
+    making = {
         "task": task,
         "checkpoint": str(checkpoint),
         "checkpoint_sha256": hashlib.sha256(checkpoint.read_bytes()).hexdigest(),
         "backend": backend,
         "algorithm": actor.algorithm,
+        "action_range": actor.action_range,
+        "learned_normalizer": actor.normalizes,
+        "is_recurrent": actor.memory is not None,
+        **_recurrent(actor),
+        "stage": env.commands.stage(),
+        "engine": env.scene.engine.name,
+        "exported_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "torch_version": torch.__version__,
+        "versions": versions(),
+    }
+    return _plain({**making, **_of_env(env, actor.groups)})
+
+
+def describe_again(env: ManagerBasedRlEnv, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of an exported policy that fits the environment, as they would be told today."""
+    making = {key: about[key] for key in PROVENANCE if key in about}
+    return _plain({**making, **_of_env(env, tuple(about["obs_groups"]))})
+
+
+def _of_env(env: ManagerBasedRlEnv, names: Sequence[str]) -> dict[str, Any]:
+    """What goes in and out, and what that is to the robot."""
+    groups = [env.observation_manager.groups[name] for name in names]
+    entities = dict.fromkeys(term.cfg.entity for term in env.action_manager.terms.values())
+    return {
         "obs_dim": sum(group.dim for group in groups),
         "obs_groups": _groups(groups),
         "obs_layout": LAYOUT,
         "action_dim": env.action_dim,
-        "action_range": actor.action_range,
         "normalization_baked": True,
-        "learned_normalizer": actor.normalizes,
-        "is_recurrent": actor.memory is not None,
-        **_recurrent(actor),
         "actions": describe_actions(env.action_manager.terms.values()),
         "entities": {name: _entity(env.scene.articulation(name)) for name in entities},
         "commands": {
             name: {"dim": term.command.shape[1], **vars(term.cfg_in_force())}
             for name, term in env.commands.terms.items()
         },
-        "stage": env.commands.stage(),
         "step_dt": env.step_dt,
         "physics_dt": env.physics_dt,
         "decimation": env.cfg.decimation,
-        "engine": env.scene.engine.name,
-        "exported_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "torch_version": torch.__version__,
-        "versions": versions(),
     }
-    return _plain(description)
+
+
+def as_text(metadata: Mapping[str, Any]) -> str:
+    """As JSON that a person can read: a list of plain values stands in one line."""
+    text = json.dumps(metadata, indent=2, allow_nan=False)
+    lists = re.compile(r"\[\n([^\[\]{}]*)\n *\]")
+    return lists.sub(lambda found: "[" + re.sub(r"\n *", " ", found[1]).strip() + "]", text) + "\n"
 
 
 def _groups(groups: Iterable[ObservationGroup]) -> dict[str, Any]:
@@ -87,20 +127,10 @@ def _recurrent(actor: Actor) -> dict[str, Any]:
             "rnn_num_layers": memory.num_layers,
             "rnn_hidden_dim": memory.hidden_dim,
             "hidden_state_shape": [memory.num_layers, 1, memory.hidden_dim],
-            "onnx_inputs": input_names(actor),
-            "onnx_outputs": output_names(actor),
+            "onnx_inputs": ["obs", *(f"{state}_in" for state in _states(actor))],
+            "onnx_outputs": ["actions", *(f"{state}_out" for state in _states(actor))],
         }
     }
-
-
-def input_names(actor: Actor) -> list[str]:
-    """Ports that an ONNX graph takes."""
-    return ["obs", *(f"{state}_in" for state in _states(actor))]
-
-
-def output_names(actor: Actor) -> list[str]:
-    """Ports that an ONNX graph gives."""
-    return ["actions", *(f"{state}_out" for state in _states(actor))]
 
 
 def _states(actor: Actor) -> str:

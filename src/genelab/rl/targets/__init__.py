@@ -1,0 +1,29 @@
+"""Whom a policy is exported for: one file each.
+
+Names are imported when they are used, so that offering the choice of a target does not import torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from genelab.rl.targets.registry import TARGETS, register_target
+
+if TYPE_CHECKING:
+    from genelab.rl.targets.base import Parcel, Target
+    from genelab.rl.targets.export import TargetResult, export_for
+
+_HOME = {"Parcel": "base", "Target": "base", "TargetResult": "export", "export_for": "export"}
+
+__all__ = ["TARGETS", "Parcel", "Target", "TargetResult", "export_for", "register_target"]
+
+register_target(
+    "mujoco", "genelab.rl.targets.plain:Plain", extra="onnx", packages=["onnx", "onnxruntime"], about="plain MuJoCo"
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
