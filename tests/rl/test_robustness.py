@@ -22,7 +22,7 @@ from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.probe import run_probe
 from genelab.rl.robustness import Plan, holds, judge
-from genelab.rl.sweeps import SWEEPS, Delay, EncoderBias, Friction, Gains, Mass, Noise, Push, make_ready
+from genelab.rl.gaps import SWEEPS, Delay, EncoderBias, Friction, Gains, Mass, Noise, Push, make_ready
 from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, ImplicitPdActuatorCfg, PlaneCfg, SceneCfg, mjcf_text
 from genelab.sim import SimulationCfg
 

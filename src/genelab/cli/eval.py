@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--robustness",
     is_flag=True,
-    help="Also change friction, mass, gains, delay, noise, encoder bias and pushes, one at a time: where does it break?",
+    help="Also change friction, mass, gains, delay, noise, encoders and pushes, one at a time: where does it break?",
 )
 @partial(simulation_options, more_engines=("all",), viewer=False)
 def command(

@@ -92,6 +92,7 @@ def command(
         click.echo("copied      it was an exported policy already")
     else:
         click.echo(f"difference  {result.parity_error:.1e} from the live policy, at most")
+    click.echo(f"latency     {result.latency}")
     click.echo("to run it:")
     for line in _usage(result.path, about):
         click.echo(f"  {line}")

@@ -17,6 +17,7 @@ from genelab.rl.export_metadata import as_text
 from genelab.rl.exportable import Format, check_format, exportable
 from genelab.rl.exported import SUFFIXES, is_exported, metadata_path
 from genelab.rl.graphs import Batch
+from genelab.rl.latency import Latency, measure_latency
 from genelab.rl.locate import find_checkpoint
 
 
@@ -33,6 +34,8 @@ class ExportResult:
     """Largest difference from the live policy; None for an exported policy that was copied."""
     size: int
     """Of the policy's file, bytes."""
+    latency: Latency
+    """How long it takes to answer here."""
 
 
 def export_task(
@@ -73,6 +76,7 @@ def export_task(
         metadata=written.metadata,
         parity_error=written.parity_error,
         size=len(written.data),
+        latency=measure_latency(written.data, written.metadata),
     )
 
 

@@ -26,7 +26,7 @@ from genelab.rl.finite import guarded
 from genelab.rl.probe import probes_of, run_probe
 from genelab.rl.rollout import rollout
 from genelab.rl.show import Show, show_nothing
-from genelab.rl.sweeps import SWEEPS, Sweep, make_ready
+from genelab.rl.gaps import SWEEPS, Sweep, make_ready
 from genelab.rl.world import policy_on_task
 from genelab.statistics import mean_interval, share_interval
 

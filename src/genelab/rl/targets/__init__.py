@@ -21,6 +21,14 @@ __all__ = ["TARGETS", "Parcel", "Target", "TargetResult", "export_for", "registe
 register_target(
     "mujoco", "genelab.rl.targets.plain:Plain", extra="onnx", packages=["onnx", "onnxruntime"], about="plain MuJoCo"
 )
+register_target(
+    "web",
+    "genelab.rl.targets.web:Web",
+    extra="onnx",
+    packages=["onnx", "onnxruntime"],
+    about="a page that runs in a browser",
+    settings={"title": ""},
+)
 
 
 def __getattr__(name: str) -> Any:
