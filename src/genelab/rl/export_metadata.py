@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import hashlib
+import inspect
 import json
 import math
 import re
@@ -16,8 +17,8 @@ import torch
 
 from genelab import math as gm
 from genelab.envs import ManagerBasedRlEnv
-from genelab.managers import ActionTerm
-from genelab.managers.observations import ObservationGroup
+from genelab.managers import ActionTerm, CommandTerm, Meaning, TermCfg, TerminationTermCfg
+from genelab.managers.observations import ObservationGroup, TermLayout
 from genelab.rl.backends.base import Actor
 from genelab.rl.provenance import versions
 from genelab.scene import Articulation
@@ -83,10 +84,10 @@ def _of_env(env: ManagerBasedRlEnv, names: Sequence[str]) -> dict[str, Any]:
         "normalization_baked": True,
         "actions": describe_actions(env.action_manager.terms.values()),
         "entities": {name: _entity(env.scene.articulation(name)) for name in entities},
-        "commands": {
-            name: {"dim": term.command.shape[1], **vars(term.cfg_in_force())}
-            for name, term in env.commands.terms.items()
-        },
+        "commands": {name: _command(term) for name, term in env.commands.terms.items()},
+        "start": _start(env),
+        "ends": _terms(env.cfg.terminations),
+        "episode_length_s": env.max_episode_length * env.step_dt,
         "step_dt": env.step_dt,
         "physics_dt": env.physics_dt,
         "decimation": env.cfg.decimation,
@@ -95,7 +96,7 @@ def _of_env(env: ManagerBasedRlEnv, names: Sequence[str]) -> dict[str, Any]:
 
 def as_text(metadata: Mapping[str, Any]) -> str:
     """As JSON that a person can read: a list of plain values stands in one line."""
-    text = json.dumps(metadata, indent=2, allow_nan=False)
+    text = json.dumps(metadata, indent=2, allow_nan=False, ensure_ascii=False)
     lists = re.compile(r"\[\n([^\[\]{}]*)\n *\]")
     return lists.sub(lambda found: "[" + re.sub(r"\n *", " ", found[1]).strip() + "]", text) + "\n"
 
@@ -108,13 +109,83 @@ def _groups(groups: Iterable[ObservationGroup]) -> dict[str, Any]:
             "dim": group.dim,
             "history_length": group.cfg.history_length,
             "frame_dim": group.frame_dim,
-            "terms": [
-                {"name": term.name, "dim": term.dim, "start": term.start, "scale": term.scale, "clip": term.clip}
-                for term in group.layout
-            ],
+            "terms": [_observation(group, term) for term in group.layout],
         }
         start += group.dim
     return described
+
+
+def _observation(group: ObservationGroup, term: TermLayout) -> dict[str, Any]:
+    """Where a term lies, what is done to it in the file, and what it is."""
+    cfg, told = group.cfgs[term.name], group.terms[term.name].meaning()
+    return {
+        "name": term.name,
+        "dim": term.dim,
+        "start": term.start,
+        "scale": term.scale,
+        "clip": term.clip,
+        "delay": cfg.delay,
+        "function": getattr(cfg.func, "__name__", str(cfg.func)),
+        **_meaning(told),
+        "source": told.source or None,
+    }
+
+
+def _meaning(told: Meaning) -> dict[str, Any]:
+    """Units, frame, names and formula of columns; null where a term does not tell."""
+    return {
+        "unit": told.unit or None,
+        "frame": told.frame or None,
+        "columns": told.columns or None,
+        "formula": told.formula or None,
+    }
+
+
+def _command(term: CommandTerm) -> dict[str, Any]:
+    """What is asked for, its columns, and from where it was drawn at last."""
+    told = {key: value for key, value in _meaning(term.meaning()).items() if value is not None}
+    kind = {"dim": term.command.shape[1], "type": type(term).__name__}
+    goal = {} if term.goal_radius is None else {"goal_radius": term.goal_radius}
+    return {**kind, **told, **goal, "ranges": term.ranges, **term.metadata()}
+
+
+def _start(env: ManagerBasedRlEnv) -> dict[str, Any]:
+    """Where an episode begins: the default state of everything that moves, and what changes it at a reset."""
+    ground = env.scene.terrain
+    return {
+        "entities": {
+            name: {
+                "root_pos": None if entity.is_fixed_base else gm.decimals(entity.default_root_pose[0, :3]),
+                "root_quat": None if entity.is_fixed_base else gm.decimals(entity.default_root_pose[0, 3:]),
+                "joint_names": entity.joint_names,
+                "joint_pos": gm.decimals(entity.default_joint_pos[0]) if entity.joint_names else [],
+                "joint_vel": gm.decimals(entity.default_joint_vel[0]) if entity.joint_names else [],
+            }
+            for name, entity in env.scene.entities.items()
+        },
+        "origin": [0.0, 0.0, 0.0] if ground is None or ground.is_plane else gm.decimals(env.scene.env_origins[0]),
+        "events": _terms({name: term for name, term in env.cfg.events.items() if term.mode == "reset"}),
+    }
+
+
+def _terms(cfgs: Mapping[str, TermCfg | None]) -> list[dict[str, Any]]:
+    """Terms as they are configured: functions by name, with what they mean in words."""
+    return [
+        {
+            "name": name,
+            "function": getattr(cfg.func, "__name__", str(cfg.func)),
+            "formula": first_paragraph(cfg.func),
+            "params": cfg.params,
+            **({"time_out": cfg.time_out} if isinstance(cfg, TerminationTermCfg) else {}),
+        }
+        for name, cfg in cfgs.items()
+        if cfg is not None
+    ]
+
+
+def first_paragraph(thing: Any) -> str:
+    """What a function or class says of itself, in one line."""
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
 def _recurrent(actor: Actor) -> dict[str, Any]:
@@ -142,7 +213,7 @@ def describe_actions(terms: Iterable[ActionTerm]) -> list[dict[str, Any]]:
     described, start = [], 0
     for term in terms:
         entry = {"name": term.name, "type": type(term).__name__, "start": start, "dim": term.dim}
-        entry |= {"entity": term.cfg.entity, "delay": term.cfg.delay}
+        entry |= {"entity": term.cfg.entity, "delay": term.cfg.delay, **_meaning(term.meaning())}
         described.append(entry | term.metadata())
         start += term.dim
     return described
@@ -162,7 +233,18 @@ def _entity(robot: Articulation) -> dict[str, Any]:
         "default_joint_pos": gm.decimals(robot.default_joint_pos[0]),
         "joint_pos_limits": [gm.decimals(pair) for pair in robot.joint_pos_limits[0]],
         **{key: [drives.get(i, {}).get(key) for i in joints] for key in keys},
+        "armature": robot.engine.model.dof_armature[robot.dof_ids.tolist()].tolist(),
+        "frictionloss": robot.engine.model.dof_frictionloss[robot.dof_ids.tolist()].tolist(),
+        "passive_damping": robot.engine.model.dof_damping[robot.dof_ids.tolist()].tolist(),
         "actuators": {name: type(actuator.cfg).__name__ for name, actuator in robot.actuators.items()},
+        "drives": {
+            name: {
+                "type": type(actuator.cfg).__name__,
+                "law": first_paragraph(type(actuator.cfg)),
+                "joint_names": actuator.joint_names,
+            }
+            for name, actuator in robot.actuators.items()
+        },
     }
 
 
