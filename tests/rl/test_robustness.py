@@ -19,10 +19,10 @@ from genelab.managers import ObservationGroupCfg, obs, symmetric, termination
 from genelab.mdp import VelocityCommandCfg
 from genelab.rl import EvalSettings
 from genelab.rl.backends.base import InferenceSetup
+from genelab.rl.gaps import SWEEPS, Delay, EncoderBias, Friction, Gains, Mass, Noise, Push, make_ready
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.probe import run_probe
 from genelab.rl.robustness import Plan, holds, judge
-from genelab.rl.gaps import SWEEPS, Delay, EncoderBias, Friction, Gains, Mass, Noise, Push, make_ready
 from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, ImplicitPdActuatorCfg, PlaneCfg, SceneCfg, mjcf_text
 from genelab.sim import SimulationCfg
 

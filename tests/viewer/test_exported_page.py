@@ -68,10 +68,10 @@ def ask(browser: Any, command: tuple[float, ...]) -> None:
 
 def on_page(browser: Any, body: str, *values: Any) -> Any:
     """What a program on the page gives back, with the robot and the values at hand."""
+    start = "const [values, done] = [[...arguments].slice(0, -1), [...arguments].at(-1)];"
+    program = f"const {{ robot, pause, resume }} = window.genelab; {body}"
     return browser.execute_async_script(
-        f"const [values, done] = [[...arguments].slice(0, -1), [...arguments].at(-1)];"
-        f"(async () => {{ const {{ robot, pause, resume }} = window.genelab; {body} }})().then(done, (e) => done(`${{e}}`));",
-        *values,
+        f"{start} (async () => {{ {program} }})().then(done, (error) => done(`${{error}}`));", *values
     )
 
 

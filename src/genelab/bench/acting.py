@@ -21,8 +21,8 @@ from genelab.statistics import mean_interval
 if TYPE_CHECKING:
     from genelab.bench.stepping import PlayRecord, StepTimer
     from genelab.envs import ManagerBasedRlEnv
-    from genelab.rl.latency import Latency
     from genelab.rl.backends import InferenceSetup
+    from genelab.rl.latency import Latency
     from genelab.viewer import FilmCfg
 
 FILM_STEPS = 250

@@ -102,7 +102,8 @@ def command(
     _print(reports, report.get("changes", {}), settings.deterministic)
     if robustness:
         print_robustness(report)
-        _draw_robustness(report, out.with_suffix(".robustness.png"))
+        if report["robustness"]["sweeps"]:
+            _draw_robustness(report, out.with_suffix(".robustness.png"))
     if len(reports) > 1:
         _print_overlaps(next(iter(reports)), report["differences"])
     seconds = sum(

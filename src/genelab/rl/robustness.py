@@ -23,10 +23,10 @@ from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.episodes import Episode, Episodes
 from genelab.rl.exported import acts_alone
 from genelab.rl.finite import guarded
+from genelab.rl.gaps import SWEEPS, Sweep, make_ready
 from genelab.rl.probe import probes_of, run_probe
 from genelab.rl.rollout import rollout
 from genelab.rl.show import Show, show_nothing
-from genelab.rl.gaps import SWEEPS, Sweep, make_ready
 from genelab.rl.world import policy_on_task
 from genelab.statistics import mean_interval, share_interval
 

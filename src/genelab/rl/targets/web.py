@@ -170,7 +170,7 @@ def plan_of(env: ManagerBasedRlEnv, metadata: Mapping[str, Any]) -> dict[str, An
             {"group": group.name, "history": group.cfg.history_length, "terms": list(_terms(env, group, root))}
             for group in groups
         ],
-        "joints": {name: joints for name, joints in zip(env.action_manager.terms, used, strict=True)},
+        "joints": dict(zip(env.action_manager.terms, used, strict=True)),
         "computed": [joint for joints in used for joint in joints if joint["law"] != "model"],
         "clocks": {
             name: dict(zip(term.foot_names, term.offsets.tolist(), strict=True))
@@ -242,7 +242,9 @@ def _drive(env: ManagerBasedRlEnv, term: ActionTerm) -> list[dict[str, Any]]:
         known = ", ".join(kind.__name__ for kind in ACTIONS)
         raise UsageError(f"the page cannot do the action {term.name!r}, a {type(term).__name__}: it has {known}")
     if term.cfg.delay != (0, 0):
-        raise UsageError(f"the page cannot do the action {term.name!r}, which arrives late: its delay is {term.cfg.delay}")
+        raise UsageError(
+            f"the page cannot do the action {term.name!r}, which arrives late: its delay is {term.cfg.delay}"
+        )
     robot = env.scene.articulation(term.cfg.entity)
     found = {
         robot.joint_names[joint]: _law(env, actuator, k)
@@ -296,7 +298,9 @@ def _controls(env: ManagerBasedRlEnv) -> tuple[list[dict[str, Any]], str | None]
 def _sliders(term: CommandTerm) -> list[Any]:
     sliders = term.controls()
     if not sliders:
-        raise UsageError(f"the page cannot ask for the command {term.name!r}, a {type(term).__name__}: it has no sliders")
+        raise UsageError(
+            f"the page cannot ask for the command {term.name!r}, a {type(term).__name__}: it has no sliders"
+        )
     return sliders
 
 
@@ -329,7 +333,7 @@ def _extent(model: mujoco.MjModel, start: np.ndarray, root: Articulation | None)
 
 
 def readable(world: bytes) -> bytes:
-    """MJCF as npm's MuJoCo reads it, which is older: it knows no `input` of a general actuator, which says nothing new."""
+    """MJCF as npm's older MuJoCo reads it: without the `input` of a general actuator, which its gains tell as well."""
     root = ET.fromstring(world)
     for actuator in root.iterfind("actuator/general"):
         actuator.attrib.pop("input", None)
@@ -340,12 +344,16 @@ def fetch(packages: Sequence[Package]) -> dict[str, bytes]:
     """The files of npm's packages that the page takes, by name, and a list of where they come from."""
     found: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as folder:
-        _run(["npm", "pack", "--silent", "--prefer-offline", *(f"{one.name}@{one.version}" for one in packages)], folder)
+        _run(
+            ["npm", "pack", "--silent", "--prefer-offline", *(f"{one.name}@{one.version}" for one in packages)], folder
+        )
         for package in packages:
             archive = Path(folder) / f"{package.name.strip('@').replace('/', '-')}-{package.version}.tgz"
             data = archive.read_bytes()
             if f"sha512-{base64.b64encode(hashlib.sha512(data).digest()).decode()}" != package.integrity:
-                raise GenelabError(f"npm gave another {package.name} {package.version} than the one this page was made for")
+                raise GenelabError(
+                    f"npm gave another {package.name} {package.version} than the one this page was made for"
+                )
             with tarfile.open(archive) as members:
                 for name, path in package.files.items():
                     member = members.extractfile(f"package/{path}")
