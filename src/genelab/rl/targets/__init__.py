@@ -21,6 +21,21 @@ __all__ = ["TARGETS", "Parcel", "Target", "TargetResult", "export_for", "registe
 register_target(
     "mujoco", "genelab.rl.targets.plain:Plain", extra="onnx", packages=["onnx", "onnxruntime"], about="plain MuJoCo"
 )
+register_target(
+    "unitree",
+    "genelab.rl.targets.unitree:Unitree",
+    extra="onnx",
+    packages=["onnx", "onnxruntime"],
+    about="Unitree's C++ controllers",
+    settings={"motor_order": ""},
+)
+register_target(
+    "mjlab",
+    "genelab.rl.targets.mjlab:Mjlab",
+    extra="onnx",
+    packages=["onnx", "onnxruntime"],
+    about="mjlab, BeyondMimic's controller, RoboJuDo",
+)
 
 
 def __getattr__(name: str) -> Any:
