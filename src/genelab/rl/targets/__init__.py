@@ -36,6 +36,14 @@ register_target(
     packages=["onnx", "onnxruntime"],
     about="mjlab, BeyondMimic's controller, RoboJuDo",
 )
+register_target(
+    "hub",
+    "genelab.rl.targets.hub:Hub",
+    extra="onnx",
+    packages=["onnx", "onnxruntime"],
+    about="a folder to share, with model card, film and evaluation",
+    settings={"episodes": 16, "film_steps": 250, "license": "apache-2.0"},
+)
 
 
 def __getattr__(name: str) -> Any:
