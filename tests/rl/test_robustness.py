@@ -191,6 +191,29 @@ def test_each_block_of_a_velocity_probe_is_judged_by_itself() -> None:
     assert set(scores[1].details["shares"]) == {"forward", "backward"}
 
 
+def test_who_falls_does_nothing_from_then_on_and_more_than_asked_does_not_count() -> None:
+    """Ahead twice as fast as asked; one that goes back falls over half-way through what is judged."""
+    env = ManagerBasedRlEnv(sled_cfg(3))
+    steps = 0
+
+    def policy(observations: dict[str, Tensor]) -> Tensor:
+        nonlocal steps
+        steps += 1
+        velocity = torch.zeros(3, 6)
+        velocity[:, 0] = torch.tensor([2.0, 1.0, 0.0]) * observations["policy"][:, 1]
+        env.robot.write_root_velocity(velocity, None)
+        if steps == 275:  # a second does not count, nine do
+            env.robot.write_root_pose(torch.tensor([[0.0, 0.0, 0.1, 0.0, 1.0, 0.0, 0.0]]), torch.tensor([1]))
+        return torch.zeros(3, 1)
+
+    Friction(()).apply(env, torch.zeros(3, dtype=torch.float64) + 0.01)
+    probe = run_probe(env, InferenceSetup(policy=policy), env.commands.term("twist").probe().in_blocks(3), seed=0)
+    (score,) = probe.scores()
+    assert score.falls == 1
+    assert score.details["shares"] == pytest.approx({"forward": 1.0, "backward": 0.5}, abs=0.02)
+    assert score.details["worst"] == "backward"
+
+
 def test_it_holds_while_most_is_kept_and_few_more_fall() -> None:
     nominal = {"share": 0.9, "falls": 2, "robots": 100, "return_mean": -10.0}
     assert holds("share", nominal, {"share": 0.73, "falls": 7, "robots": 100})

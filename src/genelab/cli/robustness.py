@@ -17,9 +17,13 @@ def print_robustness(report: Mapping[str, Any]) -> None:
     found = report["robustness"]
     by_probe = found["measure"] == "share"
     worst = ["worst direction"] if "worst" in found["nominal"] else []
-    columns = ["share of command", *worst] if by_probe else ["success", "return"]
+    columns = ["share", *worst] if by_probe else ["success", "return"]
     title = f"one thing changed at a time, {found['nominal']['robots']} {'robots' if by_probe else 'episodes'} each"
-    table = Table("changed", "to", *columns, "failed", "", title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    if by_probe:
+        title += ": share of the command, and of the direction that is followed worst"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in ("changed", "to", *columns, "failed", ""):
+        table.add_column(column, no_wrap=True)
     table.add_row("nothing", "", *_cells(found["nominal"], by_probe), "", end_section=True)
     for name, sweep in found["sweeps"].items():
         for i, one in enumerate(sweep["settings"]):

@@ -175,8 +175,9 @@ class VelocityProbe(Probe):
         return [self._score(block) for block in range(self.blocks)]
 
     def _score(self, block: int) -> BlockScore:
-        directions = self._judge(None, block)
-        shares = {one.name: one.fraction for one in directions if one.fraction is not None}
+        """Who fell does nothing from then on, and more than was asked for does not count."""
+        directions = self._judge(None, block, whole=True)
+        shares = {one.name: min(one.fraction, 1.0) for one in directions if one.fraction is not None}
         worst = min(shares, key=lambda name: shares[name])
         return BlockScore(
             share=sum(shares.values()) / len(shares),
@@ -185,8 +186,12 @@ class VelocityProbe(Probe):
             details={"worst_share": shares[worst], "worst": worst, "shares": shares},
         )
 
-    def _judge(self, kind: int | None, block: int = 0) -> list[Direction]:
-        mean = self._way / self._time.clamp(min=1.0)[:, None]
+    def _judge(self, kind: int | None, block: int = 0, *, whole: bool = False) -> list[Direction]:
+        """Each direction, in a block; over the `whole` time that is judged also of those who fell."""
+        steps = self._time
+        if whole:
+            steps = torch.where(self._fell, (self.seconds - self.settle) / self.env.step_dt, steps)
+        mean = self._way / steps.clamp(min=1.0)[:, None]
         rest = self._speed / self._time.clamp(min=1.0)
         results = []
         for i, (name, command) in enumerate(self.wanted.items(), start=block * len(self.wanted)):

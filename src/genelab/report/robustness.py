@@ -37,7 +37,7 @@ def _draw(axes: Axes, name: str, sweep: Mapping[str, Any], robustness: Mapping[s
     own = {"value": sweep["nominal"], "text": _own(sweep), "holds": True, **nominal}
     settings = sorted([own, *sweep["settings"]], key=lambda one: one["value"])
     places = range(len(settings))
-    axes.axvline(settings.index(own), color="#9aa5ac", linewidth=1.0, linestyle="--")
+    axes.axvline(settings.index(own), color="#9aa5ac", linewidth=1.0, linestyle="dashed")
     for i, one in enumerate(settings):
         if not one["holds"]:
             axes.axvspan(i - 0.5, i + 0.5, color=_FALLS, alpha=0.1, linewidth=0)
@@ -56,7 +56,7 @@ def _draw(axes: Axes, name: str, sweep: Mapping[str, Any], robustness: Mapping[s
         fallen.spines[["top", "left"]].set_visible(False)
         axes.set_ylim(bottom=min(0.0, *values) - 0.04 * max(map(abs, values)))
     else:
-        axes.set_ylim(min(-0.04, *values), max(1.1, *values))
+        axes.set_ylim(-0.05, 1.1)
     axes.set_xlim(-0.5, len(settings) - 0.5)
     axes.set_xticks(places, [one["text"] for one in settings])
     axes.set_title(name, fontsize=10, loc="left", color=INK)

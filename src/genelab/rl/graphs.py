@@ -65,18 +65,31 @@ def to_torchscript(policy: nn.Module, metadata: Mapping[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def to_onnx(policy: Any, metadata: Mapping[str, Any], opset: int = OPSET, batch: Batch = "static") -> bytes:
+def to_onnx(
+    policy: Any,
+    metadata: Mapping[str, Any],
+    opset: int = OPSET,
+    batch: Batch = "static",
+    *,
+    more_inputs: Sequence[str] = (),
+    more_outputs: Sequence[str] = (),
+) -> bytes:
     """An ONNX file; a recurrent policy takes and gives its state.
 
-    With a static batch all shapes are fixed, for one robot, which is what the controllers of robots expect.
+    With a static batch all shapes are fixed, for one robot, which is what the controllers of robots expect. More inputs
+    are single numbers.
     """
     rows = 1 if batch == "static" else 2
     inputs, outputs = ports(metadata)
-    example = (torch.zeros(rows, metadata["obs_dim"]), *_empty_state(metadata, rows))
+    inputs, outputs = [*inputs, *more_inputs], [*outputs, *more_outputs]
+    numbers = [torch.zeros(rows, 1) for _ in more_inputs]
+    example = (torch.zeros(rows, metadata["obs_dim"]), *_empty_state(metadata, rows), *numbers)
     axes = {name: {0 if name in ("obs", "actions") else 1: "batch"} for name in (*inputs, *outputs)}
     buffer: Any = io.BytesIO()  # its annotation says a path, this exporter takes either
     try:
         with _quiet():
+            if not isinstance(policy, torch.jit.ScriptModule):  # what is scripted may be a part of what is not
+                policy = torch.jit.trace(policy, example, check_trace=False)
             torch.onnx.export(
                 policy,
                 example,

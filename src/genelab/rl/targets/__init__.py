@@ -22,6 +22,29 @@ register_target(
     "mujoco", "genelab.rl.targets.plain:Plain", extra="onnx", packages=["onnx", "onnxruntime"], about="plain MuJoCo"
 )
 register_target(
+    "unitree",
+    "genelab.rl.targets.unitree:Unitree",
+    extra="onnx",
+    packages=["onnx", "onnxruntime"],
+    about="Unitree's C++ controllers",
+    settings={"motor_order": ""},
+)
+register_target(
+    "mjlab",
+    "genelab.rl.targets.mjlab:Mjlab",
+    extra="onnx",
+    packages=["onnx", "onnxruntime"],
+    about="mjlab, BeyondMimic's controller, RoboJuDo",
+)
+register_target(
+    "hub",
+    "genelab.rl.targets.hub:Hub",
+    extra="onnx",
+    packages=["onnx", "onnxruntime"],
+    about="a folder to share, with model card, film and evaluation",
+    settings={"episodes": 16, "film_steps": 250, "license": "apache-2.0"},
+)
+register_target(
     "web",
     "genelab.rl.targets.web:Web",
     extra="onnx",

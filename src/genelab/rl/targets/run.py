@@ -652,12 +652,13 @@ def episodes(runner: Runner, count: int) -> dict[str, Any]:
         if runner.steering.name is not None:
             runner.steering.draw(runner.rng)
         runner.begin()
-        why, step = "time_out", -1
+        why, took = "time_out", 0
         for step, end in runner.steps(runner.about["episode_length_s"]):
+            took = step + 1
             if end is not None:
                 why = end
                 break
-        lengths.append((step + 1) * runner.about["step_dt"])
+        lengths.append(took * runner.about["step_dt"])
         ends[why] = ends.get(why, 0) + 1
         text = ""
         if runner.steering.is_goal:
