@@ -116,31 +116,42 @@ class GoalCommand(CommandTerm):
 # What is seen
 
 
-@observation(unit="m", frame="world", columns=XYZ, mirror=POLAR)
+GRASP_POINT = {"kind": "pos", "body": f"robot/{HAND}", "pos": GRASP}
+CUBE_CENTRE = {"kind": "pos", "body": "cube/cube"}
+"""Where they are read off the model."""
+
+
+@observation(unit="m", frame="world", columns=XYZ, source=GRASP_POINT, mirror=POLAR)
 def ee_pos(env: ManagerBasedRlEnv) -> Tensor:
     """The middle between the finger pads."""
     return _grasp(env).pos_w
 
 
-@observation(unit="m", frame="world", columns=XYZ, mirror=POLAR)
+@observation(unit="m", frame="world", columns=XYZ, source=CUBE_CENTRE, mirror=POLAR)
 def cube_pos(env: ManagerBasedRlEnv) -> Tensor:
     """Centre of the cube."""
     return env.scene["cube"].root_pos_w
 
 
-@observation(unit="m", frame="world", columns=XYZ, mirror=POLAR)
+@observation(
+    unit="m",
+    frame="world",
+    columns=XYZ,
+    source={"kind": "difference", "from": GRASP_POINT, "to": CUBE_CENTRE},
+    mirror=POLAR,
+)
 def ee_to_cube(env: ManagerBasedRlEnv) -> Tensor:
     """From the middle between the pads to the cube's centre."""
     return cube_pos(env) - ee_pos(env)
 
 
-@observation(unit="m/s", frame="world", columns=XYZ, mirror=POLAR)
+@observation(unit="m/s", frame="world", columns=XYZ, source={"kind": "lin_vel_w", "body": "cube/cube"}, mirror=POLAR)
 def cube_lin_vel(env: ManagerBasedRlEnv) -> Tensor:
     """Velocity of the cube."""
     return env.scene["cube"].root_lin_vel_w
 
 
-@observation(unit="1", columns=("left",), mirror=SAME)
+@observation(unit="1", columns=("left",), source={"kind": "time_left"}, mirror=SAME)
 def time_remaining(env: ManagerBasedRlEnv) -> Tensor:
     """Share of the episode that is left."""
     return (1.0 - env.episode_length_buf / env.max_episode_length)[:, None]

@@ -103,7 +103,7 @@ def test_metadata_tell_how_wheels_roll(cart: ManagerBasedRlEnv) -> None:
     assert told["joint_names"] == ["left_wheel", "right_wheel"]
     assert told["rolls"] == [[10.0, 10.0], [0.0, 0.0], [-2.0, 2.0]]
     assert (told["scale"], told["acceleration"], told["share"]) == ([20.0, 20.0], 100.0, 1.0)
-    assert "acceleration * step_dt" in told["script"]
+    assert "acceleration * step_dt" in told["formula"]
 
 
 def test_rolling_may_fade() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from genelab.bench.stepping import PlayRecord, StepTimer
     from genelab.envs import ManagerBasedRlEnv
     from genelab.rl.backends import InferenceSetup
+    from genelab.rl.latency import Latency
     from genelab.viewer import FilmCfg
 
 FILM_STEPS = 250
@@ -81,6 +82,7 @@ class PlayBenchmark(Workflow[PlayBundle]):
         self._record: PlayRecord | None = None
         self._load_s: float | None = None
         self._digest: str | None = None
+        self._latency: Latency | None = None
         self._video: Path | None = None
 
     def measure(self, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> None:
@@ -88,6 +90,7 @@ class PlayBenchmark(Workflow[PlayBundle]):
 
         from genelab.bench.stepping import PlayRecord, StepTimer, run_play_loop, synchronizer
         from genelab.rl.exported import is_exported, read_metadata
+        from genelab.rl.latency import measure_latency
         from genelab.rl.policies import load_policy
         from genelab.viewer import check_film
 
@@ -96,8 +99,10 @@ class PlayBenchmark(Workflow[PlayBundle]):
             self.checkpoint, scenario.task, scenario.agent, best=self.best, notify=self.notify
         )
         self._digest = hashlib.sha256(self._path.read_bytes()).hexdigest()
+        exported: dict[str, Any] | None = None
         if is_exported(self._path):
             metadata = read_metadata(self._path)
+            exported = metadata
             _check_library(self._path, metadata.get("backend"), scenario.workload.rl_library)
             scenario.backend = scenario.backend.with_exported(metadata)
         with made_env(scenario, self.notify) as env, torch.inference_mode():
@@ -129,8 +134,11 @@ class PlayBenchmark(Workflow[PlayBundle]):
                     f"no return, length or success: an episode may last {env.max_episode_length} steps, "
                     f"`num_steps={self.num_steps}` is less"
                 )
-            if film is not None:
+            if exported is not None or film is not None:
                 monitor.end()
+            if exported is not None:
+                self._latency = measure_latency(self._path.read_bytes(), exported)
+            if film is not None:
                 self._shoot(env, setup, film, scenario.seed)
 
     def _named(self, film: FilmCfg, scenario: Scenario, monitor: BenchmarkMonitor, output: Output) -> FilmCfg:
@@ -181,6 +189,8 @@ class PlayBenchmark(Workflow[PlayBundle]):
             **interval_extra("ep_length_ci95", mean_interval(seen.lengths)),
             **interval_extra("success_ci95", None if seen.success is None else seen.success.interval),
             "policy_load_s": self._load_s,
+            "policy_latency_p50_us": None if self._latency is None else self._latency.p50_us,
+            "policy_latency_p99_us": None if self._latency is None else self._latency.p99_us,
             "checkpoint_sha256": self._digest,
         }
 

@@ -20,6 +20,7 @@ from genelab.cli.command import (
     task_argument,
 )
 from genelab.cli.progress import progress_bar
+from genelab.cli.robustness import print_robustness
 
 PHYSICS = ("fine", "coarse", "both")
 
@@ -43,6 +44,11 @@ if TYPE_CHECKING:
 @click.option(
     "--physics", type=click.Choice(PHYSICS), default="fine", help="That of judging, that of training, or both [fine]."
 )
+@click.option(
+    "--robustness",
+    is_flag=True,
+    help="Also change friction, mass, gains, delay, noise, encoders and pushes, one at a time: where does it break?",
+)
 @partial(simulation_options, more_engines=("all",), viewer=False)
 def command(
     task: str,
@@ -56,12 +62,15 @@ def command(
     max_steps: int | None,
     probe: bool,
     physics: str,
+    robustness: bool,
     overrides: Mapping[str, Any],
     **options: Any,
 ) -> None:
     everywhere, twice = options["engine"] == "all", physics == "both"
     if everywhere and twice:
         raise click.UsageError("--engine all and --physics both exclude each other: pass one of them")
+    if robustness and (everywhere or twice):
+        raise click.UsageError("--robustness judges in one world: leave out --engine all and --physics both")
     if everywhere:
         options["engine"] = None
     changes = {**shortcut_overrides(options), **overrides}
@@ -75,6 +84,7 @@ def command(
         max_steps=max_steps,
         probe=probe,
         physics="coarse" if physics == "coarse" else "fine",
+        robustness=robustness,
     )
     with progress_bar() as show:
         report = evaluate_task(
@@ -90,9 +100,29 @@ def command(
         )
     reports = report["engines"] if everywhere else report["variants"] if twice else {report["engine"]: report}
     _print(reports, report.get("changes", {}), settings.deterministic)
+    if robustness:
+        print_robustness(report)
+        if report["robustness"]["sweeps"]:
+            _draw_robustness(report, out.with_suffix(".robustness.png"))
     if len(reports) > 1:
         _print_overlaps(next(iter(reports)), report["differences"])
-    click.echo(f"written to {out} after {sum(one['wall_clock_seconds'] for one in reports.values()):.1f} s")
+    seconds = sum(
+        one["wall_clock_seconds"] + one.get("robustness", {}).get("wall_clock_seconds", 0.0) for one in reports.values()
+    )
+    click.echo(f"written to {out} after {seconds:.1f} s")
+
+
+def _draw_robustness(report: dict[str, Any], path: Path) -> None:
+    from genelab.config import write_out
+    from genelab.errors import UsageError
+    from genelab.report.robustness import draw_robustness
+
+    try:
+        write_out({path: draw_robustness(report, "png")})
+    except UsageError as error:
+        say(f"no picture: {error}")
+    else:
+        click.echo(f"drawn in {path}")
 
 
 def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], deterministic: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,7 @@ import click
 
 from genelab.cli.command import (
     CHECKPOINT_HELP,
+    Registered,
     TaskCommand,
     best_option,
     say,
@@ -18,6 +19,7 @@ from genelab.cli.command import (
     simulation_options,
     task_argument,
 )
+from genelab.rl.targets import TARGETS
 
 
 @click.command(
@@ -25,8 +27,9 @@ from genelab.cli.command import (
     cls=TaskCommand,
     help="Write the policy CKPT to a file that runs without genelab.\n\n"
     "The file takes raw observations: clip, scale and learned normaliser are inside. Beside it goes "
-    f"FILE.metadata.json, which tells all that a robot's program has to know. An exported policy, as "
-    f"`pretrained` may be, is copied in its own format, or turned from TorchScript into ONNX.\n\n{CHECKPOINT_HELP}",
+    "FILE.metadata.json, which tells all that a robot's program has to know; it is in the file, too. An exported "
+    "policy, as `pretrained` may be, is copied in its own format, or turned from TorchScript into ONNX.\n\n"
+    f"With --for the files of a deploy stack are written into the directory --out.\n\n{CHECKPOINT_HELP}",
 )
 @task_argument
 @click.argument("checkpoint", metavar="CKPT")
@@ -36,8 +39,20 @@ from genelab.cli.command import (
     type=click.Choice(["torchscript", "onnx"]),
     help="What to write [as --out or CKPT is called, torchscript].",
 )
-@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="[policy.ts or policy.onnx]")
+@click.option(
+    "--out",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="A file [policy.ts or policy.onnx], or with --for a directory [its name].",
+)
 @click.option("--opset", type=int, help="Version of ONNX' operators [17].")
+@click.option(
+    "--batch",
+    type=click.Choice(["static", "dynamic"]),
+    help="Robots that an ONNX file serves at once: one, or any number [static].",
+)
+@click.option("--for", "target", type=Registered(TARGETS.names), help="Write what this deploy stack reads.")
+@click.option("--with", "given", metavar="NAME=VALUE", multiple=True, help="A setting of the stack that --for names.")
 @partial(simulation_options, viewer=False)
 def command(
     task: str,
@@ -46,14 +61,25 @@ def command(
     format: Literal["torchscript", "onnx"] | None,
     out: Path | None,
     opset: int | None,
+    batch: Literal["static", "dynamic"] | None,
+    target: str | None,
+    given: Sequence[str],
     overrides: Mapping[str, Any],
     **options: Any,
 ) -> None:
     changes = {**shortcut_overrides(options), **overrides}
+    if target is not None:
+        for name, value in (("--format", format), ("--opset", opset), ("--batch", batch)):
+            if value is not None:
+                raise click.UsageError(f"{name}: what is written for {target} is decided by --for")
+        _export_for(target, task, checkpoint, best, out, _settings(given), changes)
+        return
+    if given:
+        raise click.UsageError("--with is for --for")
     from genelab.rl import export_task
 
     result = export_task(
-        task, checkpoint, best=best, format=format, out=out, opset=opset, overrides=changes, notify=say
+        task, checkpoint, best=best, format=format, out=out, opset=opset, batch=batch, overrides=changes, notify=say
     )
     about = result.metadata
     memory = f", {about['recurrent']['rnn_type'].upper()}" if about["is_recurrent"] else ""
@@ -66,9 +92,40 @@ def command(
         click.echo("copied      it was an exported policy already")
     else:
         click.echo(f"difference  {result.parity_error:.1e} from the live policy, at most")
+    click.echo(f"latency     {result.latency}")
     click.echo("to run it:")
     for line in _usage(result.path, about):
         click.echo(f"  {line}")
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    """What `--with` says, by name."""
+    pairs = [word.partition("=") for word in given]
+    if bad := next((name for name, equals, _ in pairs if not (name and equals)), None):
+        raise click.UsageError(f"--with: {bad!r} is not NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _export_for(
+    target: str,
+    task: str,
+    checkpoint: str,
+    best: bool,
+    out: Path | None,
+    settings: Mapping[str, str],
+    overrides: Mapping[str, Any],
+) -> None:
+    from genelab.rl.targets import export_for
+
+    result = export_for(
+        target, task, checkpoint, best=best, out=out, settings=settings, overrides=overrides, notify=say
+    )
+    about = result.metadata
+    click.echo(f"{about['task']}: {about['backend']} {about['algorithm']} from {result.source}, for {target}")
+    for name, size in result.sizes.items():
+        click.echo(f"  {result.out / name} ({size / 1024:.1f} kB)")
+    for line in result.next_steps:
+        click.echo(line)
 
 
 def _usage(path: Path, about: dict[str, Any]) -> list[str]:

@@ -18,6 +18,7 @@ _VERBS = {
     "sweep": "Search for settings with which a task is learned better.",
     "eval": "Judge a trained policy.",
     "export": "Write a trained policy to a file that runs without genelab.",
+    "deploy": "Run an exported policy in plain MuJoCo.",
     "motion": "Convert, check or play a motion for a robot to follow.",
     "new-task": "Make a project for a robot of your own.",
     "report": "Write what runs learned as one page.",

@@ -9,7 +9,7 @@ from genelab.managers.meaning import XYZ, Meaning, observation
 from genelab.managers.metrics import MetricsManager, MetricTermCfg
 from genelab.managers.noise import GaussianNoiseCfg, NoiseCfg, UniformNoiseCfg, symmetric
 from genelab.managers.observations import ObservationGroupCfg, ObservationManager, ObservationTermCfg
-from genelab.managers.probe import Probe
+from genelab.managers.probe import BlockScore, Probe
 from genelab.managers.rewards import RewardManager, RewardTermCfg
 from genelab.managers.rows import adapt, event, gate, metric, obs, part, reward, termination, truncation
 from genelab.managers.schedules import GateCfg, ScheduleCfg, ScheduleManager
@@ -21,6 +21,7 @@ __all__ = [
     "ActionManager",
     "ActionTerm",
     "ActionTermCfg",
+    "BlockScore",
     "CommandManager",
     "CommandTerm",
     "CommandTermCfg",

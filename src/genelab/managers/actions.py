@@ -62,6 +62,7 @@ class ActionTerm(Stateful):
         self.cfg = cfg
         self.env = env
         self._delay = None if cfg.delay == (0, 0) else DelayBuffer(cfg.delay, env.num_envs, env.rng)
+        self._more_delay: DelayBuffer | None = None
 
     def process(self, action: Tensor) -> None:
         """Take this control step's action, `(N, dim)`."""
@@ -71,7 +72,14 @@ class ActionTerm(Stateful):
             action = action + self.cfg.noise_std * noise
         if self._delay is not None:
             action = self._delay.push(action)
+        if self._more_delay is not None:
+            action = self._more_delay.push(action)
         self.apply(action)
+
+    def delay_more(self, steps: Tensor | None) -> None:
+        """Let actions arrive later than the config says, by control steps of each environment, `(N,)`; None: no
+        longer."""
+        self._more_delay = None if steps is None else DelayBuffer.held(steps, self.env.rng)
 
     def apply(self, action: Tensor) -> None:
         """Set the targets."""
@@ -79,8 +87,9 @@ class ActionTerm(Stateful):
 
     def reset(self, env_ids: EnvIds) -> None:
         """Forget the past of these environments."""
-        if self._delay is not None:
-            self._delay.reset(env_ids)
+        for delay in (self._delay, self._more_delay):
+            if delay is not None:
+                delay.reset(env_ids)
 
     def settings(self) -> dict[str, Any]:
         """What else decides what it does, in plain values: the fields of its own config."""

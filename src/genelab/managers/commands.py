@@ -74,6 +74,10 @@ class CommandTerm(Stateful):
         """What its columns are."""
         return Meaning()
 
+    def metadata(self) -> dict[str, Any]:
+        """What it is, for whoever rebuilds it on a robot: what its config says, with the ranges as they are now."""
+        return dict(vars(self.cfg_in_force()))
+
     def marks(self, i: int, top: float) -> list[Mark]:
         """What pictures show of environment `i`, always as many marks and in the same order.
 

@@ -24,6 +24,16 @@ class DelayBuffer:
         self.lag = torch.zeros(num_envs, dtype=torch.int64, device=rng.device)
         self._fresh = torch.ones(num_envs, dtype=torch.bool, device=rng.device)
         self._values: Tensor | None = None
+        self._held = False
+        """Whether the lags stay as they are."""
+
+    @classmethod
+    def held(cls, lag: Tensor, rng: torch.Generator) -> DelayBuffer:
+        """One whose lags, `(N,)`, are given and stay."""
+        buffer = cls((0, int(lag.max())), len(lag), rng)
+        buffer.lag[:] = lag
+        buffer._held = True
+        return buffer
 
     def push(self, value: Tensor, *, keep: bool = True) -> Tensor:
         """The delayed value; with `keep=False` as if this value came, without remembering it."""
@@ -39,6 +49,7 @@ class DelayBuffer:
     def reset(self, env_ids: EnvIds) -> None:
         """Forget the past of these environments and draw their lags."""
         rows = self._rows if env_ids is None else env_ids
-        shape = (len(rows),)
-        self.lag[rows] = torch.randint(self._low, self._high + 1, shape, generator=self._rng, device=self._rng.device)
+        if not self._held:
+            span, shape = (self._low, self._high + 1), (len(rows),)
+            self.lag[rows] = torch.randint(*span, shape, generator=self._rng, device=self._rng.device)
         self._fresh[rows] = True

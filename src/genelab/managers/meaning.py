@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from genelab.errors import ConfigError
@@ -25,6 +25,9 @@ class Meaning:
     """Names of the columns."""
     formula: str = ""
     """How it is computed, in words; the first paragraph of the docstring if nothing else is said."""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """For programs: how it is read off a MuJoCo model or made, a `kind` and the names and numbers that this needs. The
+    kinds are those of `genelab.rl.targets.run`; a term of another kind is filled in by who runs the policy."""
     mirror: Image | Callable[[], Image] | None = None
     """Its mirror image, or a function that finds it, which is called when somebody asks."""
 
@@ -54,6 +57,7 @@ def observation(
     frame: str = "",
     columns: tuple[str, ...] = (),
     formula: str = "",
+    source: Mapping[str, Any] | None = None,
     mirror: Image | None = None,
 ) -> Callable[[Term], Term]:
     """Decorate the function or class of an observation with what its columns are.
@@ -61,7 +65,9 @@ def observation(
     What depends on the scene or on the term's parameters is told by a function `meaning`, which is called with those of
     `env` and the parameters that it names. A class may have it as a method instead.
     """
-    told: Any = meaning or Meaning(unit=unit, frame=frame, columns=columns, formula=formula, mirror=mirror)
+    told: Any = meaning or Meaning(
+        unit=unit, frame=frame, columns=columns, formula=formula, source=source or {}, mirror=mirror
+    )
 
     def mark(term: Term) -> Term:
         term.meaning = staticmethod(told) if isinstance(term, type) and callable(told) else told  # type: ignore[attr-defined]

@@ -88,6 +88,7 @@ class ObservationGroup(Stateful):
         "_noise_low",
         "_noise_span",
         "_noise_std",
+        "_noise_share",
     )
 
     def __init__(self, name: str, cfg: ObservationGroupCfg, env: ManagerBasedEnv) -> None:
@@ -105,6 +106,7 @@ class ObservationGroup(Stateful):
         self.layout = self._lay_out({key: value.shape[1] for key, value in values.items()})
         self.frame_dim = sum(term.dim for term in self.layout)
         self.dim = self.frame_dim * cfg.history_length
+        self._noise_share: Tensor | None = None
         self._set_transforms()
         self._delays = {
             term.name: (slice(term.start, term.start + term.dim), DelayBuffer(delay, env.num_envs, env.rng))
@@ -160,7 +162,7 @@ class ObservationGroup(Stateful):
         def on_device(values: Tensor, needed: bool) -> Tensor | None:
             return values.to(self.env.device, self.env.dtype) if needed else None
 
-        noisy = self.cfg.enable_noise
+        noisy = self.cfg.enable_noise or self._noise_share is not None
         self._scale = on_device(scale, bool((scale != 1).any()))
         self._clip_low = on_device(low, bool(low.isfinite().any() or high.isfinite().any()))
         self._clip_high = on_device(high, self._clip_low is not None)
@@ -192,7 +194,17 @@ class ObservationGroup(Stateful):
             frames = frames.clamp(self._clip_low, self._clip_high)
         return frames if self._scale is None else frames * self._scale
 
+    def share_noise(self, share: Tensor | None) -> None:
+        """Add the terms' noise times a share of each environment's, `(N,)`, be it enabled or not; None: no longer."""
+        self._noise_share = None if share is None else share[:, None]
+        self._set_transforms()
+
     def _add_noise(self, values: Tensor) -> Tensor:
+        if self._noise_share is None:
+            return self._with_noise(values)
+        return torch.addcmul(values, self._with_noise(torch.zeros_like(values)), self._noise_share)
+
+    def _with_noise(self, values: Tensor) -> Tensor:
         rng = self.env.rng
         if self._noise_span is not None:
             random = torch.rand(values.shape, generator=rng, device=rng.device, dtype=values.dtype)

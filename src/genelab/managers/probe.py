@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockScore:
+    """What became of a command in one block of environments."""
+
+    share: float
+    """How much of what was asked for was done; 1 is all of it."""
+    falls: int
+    """Environments whose episode failed."""
+    robots: int
+    """Of so many."""
+    details: dict[str, Any]
+    """What else to report, in plain values."""
 
 
 class Probe(ABC):
@@ -45,3 +60,16 @@ class Probe(ABC):
     @abstractmethod
     def report(self) -> dict[str, Any]:
         """What came out, in plain values."""
+
+    def block_size(self, about: int) -> int | None:
+        """How many environments, about so many, judge a world if several worlds are judged side by side, each in a
+        block of environments; None: it cannot do that."""
+        return None
+
+    def in_blocks(self, size: int) -> Probe:
+        """The same probe for blocks of so many environments, one after the other; it has one round."""
+        raise NotImplementedError
+
+    def scores(self) -> list[BlockScore]:
+        """What came out, by block."""
+        raise NotImplementedError

@@ -62,6 +62,10 @@ class JointEffortActionCfg(JointActionCfg):
         return JointEffortAction(name, self, env)
 
 
+FORMULA = "target = offset + scale * clipped action"
+"""For who runs an exported policy."""
+
+
 class JointAction(ActionTerm):
     """One column of the action per joint."""
 
@@ -107,6 +111,9 @@ class JointAction(ActionTerm):
 
     def transforms(self) -> dict[str, Any]:
         return {**self.linear(), **self.settings()}
+
+    def metadata(self) -> dict[str, Any]:
+        return {"formula": FORMULA, **super().metadata()}
 
     def meaning(self) -> Meaning:
         return Meaning(

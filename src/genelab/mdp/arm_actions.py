@@ -7,7 +7,7 @@ what an action does can be seen from the state alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import mujoco
 import torch
@@ -22,6 +22,20 @@ from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv
+
+
+IK_FORMULA = (
+    "d = scale * action clipped to [-1, 1]; r = the rotation vector 2 sin(angle / 2) axis that turns the hand back to "
+    "the orientation it had at the start of the episode; J = the 6 x n Jacobian of the point and the hand's rotation, "
+    "world frame; step = J^T (J J^T + damping^2 I)^-1 [d, r]; if its largest entry is above max_joint_step, all of it "
+    "is shortened to that; target = (joint positions + step) clipped to joint_pos_limits; with compensate_gravity, "
+    "target += (torque that holds the weight of what hangs on the joint) / stiffness"
+)
+GRIPPER_FORMULA = (
+    "target of every finger = (mean position of the fingers + speed * step_dt * action clipped to [-1, 1]) clipped to "
+    "joint_pos_limits; -1 closes, 1 opens"
+)
+"""For who runs an exported policy."""
 
 
 @dataclass(kw_only=True)
@@ -72,6 +86,8 @@ class ArmAction(ActionTerm):
     """Acts on the position targets of some joints."""
 
     target = "position"
+    formula: ClassVar[str]
+    """How targets follow from its columns, in words."""
 
     def __init__(self, name: str, cfg: ActionTermCfg, env: ManagerBasedEnv, joint_names: tuple[str, ...]) -> None:
         super().__init__(name, cfg, env)
@@ -82,11 +98,16 @@ class ArmAction(ActionTerm):
         check_actuators(self.robot, set(ids), "position", f"env.actions.{name}")
         self._lowest, self._highest = self.robot.joint_pos_limits[0, self.joint_ids].unbind(dim=1)
 
+    def metadata(self) -> dict[str, Any]:
+        limits = [gm.decimals(pair) for pair in self.robot.joint_pos_limits[0, self.joint_ids]]
+        return {"formula": self.formula, **super().metadata(), "joint_pos_limits": limits}
+
 
 class DifferentialIkAction(ArmAction):
     """One step of damped least squares per control step."""
 
     dim = 3
+    formula = IK_FORMULA
     cfg: DifferentialIkActionCfg
 
     def __init__(self, name: str, cfg: DifferentialIkActionCfg, env: ManagerBasedEnv) -> None:
@@ -135,6 +156,7 @@ class GripperAction(ArmAction):
     """Fingers that move together."""
 
     dim = 1
+    formula = GRIPPER_FORMULA
     cfg: GripperActionCfg
 
     def __init__(self, name: str, cfg: GripperActionCfg, env: ManagerBasedEnv) -> None:

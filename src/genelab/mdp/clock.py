@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
 
 
+FORMULA = (
+    "sine and cosine of 2 pi phase while it runs, else 0; it runs while the norm of the command's command_axes (all if "
+    "null) is above threshold, for run_out s more, and if that is not 0 to the end of its period; the phase grows by "
+    "frequency * step_dt each control step, mod 1, and is 0 while it does not run"
+)
+"""For who runs an exported policy."""
+
+
 @dataclass(kw_only=True)
 class GaitClockCfg(CommandTermCfg):
     """A clock that asks for steps while another command asks to move; at rest it stands at zero and shows nothing."""
@@ -85,7 +93,11 @@ class GaitClock(CommandTerm):
         return (torch.pi * self.swing).sin().square()
 
     def meaning(self) -> Meaning:
-        return Meaning(unit="1", columns=("sine", "cosine"), mirror=self._image)
+        return Meaning(unit="1", columns=("sine", "cosine"), formula=FORMULA, mirror=self._image)
+
+    def metadata(self) -> dict[str, Any]:
+        ahead = dict(zip(self.foot_names, gm.decimals(self.offsets), strict=True))
+        return {**super().metadata(), "period": 1.0 / self.cfg.frequency, "offsets": ahead}
 
     def _image(self) -> Image:
         """What one side does, the other does in the mirror: at the same time, or half a period later."""

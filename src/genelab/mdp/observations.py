@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,16 +21,29 @@ if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
 
 
-def _per_joint(hinge: str, slide: str) -> Callable[..., Meaning]:
-    """A column for each joint of a selection, in a unit by its kind."""
+def _per_joint(kind: str, hinge: str, slide: str) -> Callable[..., Meaning]:
+    """A column for each joint of a selection, in a unit by its kind: less what it is by default."""
 
     def meaning(asset: Selection) -> Meaning:
         robot, joints = asset.entity, asset.joints
+        default = robot.default_joint_pos if kind == "joint_pos" else robot.default_joint_vel
+        names = [robot.joint_names[i] for i in joints]
         return Meaning(
             unit=tuple(hinge if robot.joint_is_hinge[i] else slide for i in joints),
-            columns=tuple(robot.joint_names[i] for i in joints),
+            columns=tuple(names),
+            source={"kind": kind, "entity": robot.name, "joints": names, "minus": gm.decimals(default[0, joints])},
             mirror=partial(of_joints, robot, joints),
         )
+
+    return meaning
+
+
+def _of_root(kind: str, unit: str, mirror: Image) -> Callable[..., Meaning]:
+    """A vector in the root's frame."""
+
+    def meaning(asset: Selection) -> Meaning:
+        body = f"{asset.entity.name}/{asset.entity.body_names[0]}"
+        return Meaning(unit=unit, frame="root", columns=XYZ, source={"kind": kind, "body": body}, mirror=mirror)
 
     return meaning
 
@@ -55,18 +69,31 @@ def _per_body(
 
 
 def _actions(env: ManagerBasedEnv) -> Meaning:
-    return env.action_manager.meaning()
+    return replace(env.action_manager.meaning(), source={"kind": "last_action"})
 
 
 def _commanded(env: ManagerBasedRlEnv, command: str) -> Meaning:
-    return env.commands.term(command).meaning()
+    return replace(env.commands.term(command).meaning(), source={"kind": "command", "command": command})
 
 
-def _scanned(env: ManagerBasedEnv, sensor: str) -> Meaning:
+def _scanned(env: ManagerBasedEnv, sensor: str, offset: float) -> Meaning:
     scan = get_sensor(env, sensor, HeightScan)
     points = torch.arange(scan.num_points).view(scan.shape).flip(0).flatten()
     image = Image(tuple(points.tolist()), SAME.signs * scan.num_points)
-    return Meaning(unit="m", columns=scan.point_names, mirror=image)
+    source = {
+        "kind": "height_scan",
+        **_frame(scan),
+        "points": [[float(number) for number in name.split()] for name in scan.point_names],
+        "max_distance": scan.cfg.max_distance,
+        "minus": offset,
+    }
+    return Meaning(unit="m", columns=scan.point_names, source=source, mirror=image)
+
+
+def _frame(sensor: FrameSensor) -> dict[str, Any]:
+    """Which frame a sensor measures in."""
+    cfg = sensor.cfg
+    return {"body": f"{cfg.entity}/{cfg.body}", "pos": cfg.pos, "rot": cfg.rot}
 
 
 def _wheels(asset: Selection) -> Meaning:
@@ -78,20 +105,23 @@ def _wheels(asset: Selection) -> Meaning:
             raise ConfigError(f"the wheels of {asset.entity.name!r} do not all turn the same way in the mirror")
         return Image((0, 1), (*signs, 1.0))
 
-    return Meaning(unit="1", columns=("sine", "cosine"), mirror=image)
+    names = [asset.entity.joint_names[i] for i in asset.joints]
+    source = {"kind": "mean_sine_cosine", "entity": asset.entity.name, "joints": names}
+    return Meaning(unit="1", columns=("sine", "cosine"), source=source, mirror=image)
 
 
 def _gyroscope(env: ManagerBasedEnv, sensor: str) -> Meaning:
-    return Meaning(unit="rad/s", frame=sensor, columns=XYZ)
+    source = {"kind": "ang_vel", **_frame(get_sensor(env, sensor, FrameSensor))}
+    return Meaning(unit="rad/s", frame=sensor, columns=XYZ, source=source)
 
 
-@observation(_per_joint("rad", "m"))
+@observation(_per_joint("joint_pos", "rad", "m"))
 def joint_pos_rel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Joint positions relative to the default pose."""
     return gm.take(asset.entity.joint_pos_rel, asset.joint_ids)
 
 
-@observation(_per_joint("rad/s", "m/s"))
+@observation(_per_joint("joint_vel", "rad/s", "m/s"))
 def joint_vel_rel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Joint velocities relative to the default ones."""
     return gm.take(asset.entity.joint_vel_rel, asset.joint_ids)
@@ -115,25 +145,25 @@ def generated_command(env: ManagerBasedRlEnv, command: str) -> Tensor:
     return env.commands[command]
 
 
-@observation(unit="m/s", frame="root", columns=XYZ, mirror=POLAR)
+@observation(_of_root("lin_vel", "m/s", POLAR))
 def base_lin_vel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Velocity of the root in its own frame: what no robot measures, for critics."""
     return asset.entity.root_lin_vel_b
 
 
-@observation(unit="rad/s", frame="root", columns=XYZ, mirror=AXIAL)
+@observation(_of_root("ang_vel", "rad/s", AXIAL))
 def base_ang_vel(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Angular velocity of the root in its own frame."""
     return asset.entity.root_ang_vel_b
 
 
-@observation(unit="1", frame="root", columns=XYZ, mirror=POLAR)
+@observation(_of_root("gravity", "1", POLAR))
 def projected_gravity(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """The unit vector down, in the root's frame."""
     return asset.entity.projected_gravity_b
 
 
-@observation(_per_joint("rad", "m"))
+@observation(_per_joint("joint_pos", "rad", "m"))
 def joint_pos_measured(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     """Joint positions relative to the default pose, as encoders with a constant error read them."""
     robot = asset.robot

@@ -80,9 +80,11 @@ class RollingAction(JointVelocityAction):
             "command": self.cfg.command,
             "acceleration": self.cfg.acceleration,
             "share": self.cfg.share,
-            "script": FORMULA,
             "rolls": [gm.decimals(row) for row in self.rolls],
         }
+
+    def metadata(self) -> dict[str, Any]:
+        return {**super().metadata(), "formula": FORMULA}
 
     def _wanted(self, action: Tensor) -> Tensor:
         wanted = super()._wanted(action)

@@ -111,13 +111,15 @@ class ScriptedJointPositionAction(JointPositionAction):
             "clock": self.cfg.clock,
             "share": self.cfg.share,
             "lead": self.cfg.lead,
-            "script": FORMULA,
             "steps": {foot: gm.decimals(step) for foot, step in zip(feet, self.steps[:, 0], strict=True)},
             "strides": {
                 foot: [gm.decimals(row) for row in rows] for foot, rows in zip(feet, self.strides, strict=True)
             },
             "spread": [gm.decimals(row) for row in self.spread[0]],
         }
+
+    def metadata(self) -> dict[str, Any]:
+        return {**super().metadata(), "formula": FORMULA}
 
     def _wanted(self, action: Tensor) -> Tensor:
         wanted = super()._wanted(action)

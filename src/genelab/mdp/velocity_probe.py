@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from genelab.managers import Probe, Range
+from genelab.managers import BlockScore, Probe, Range
 from genelab.mdp.probe_starts import deal, kinds_of, robots_per_direction, start_on_relief
 from genelab.scene.terrains import GeneratedTerrain
 
@@ -71,20 +71,21 @@ class VelocityProbe(Probe):
     """Robots in each direction, if there are as many environments, else so many; on generated ground, the nearest
     number that can be dealt evenly."""
 
-    def __init__(self, term: VelocityCommand) -> None:
+    def __init__(self, term: VelocityCommand, group: int | None = None, blocks: int = 1) -> None:
+        """With `group` robots in each direction, in each of some blocks of environments that are judged apart."""
         env, terrain = term.env, term.env.scene.terrain
         self.env = env
         self.term = term
         self.terrain = terrain if isinstance(terrain, GeneratedTerrain) else None
         self.wanted = directions_of(**term.ranges)
-        about = min(self.envs_per_direction, env.num_envs)
-        self.group = about if self.terrain is None else robots_per_direction(self.terrain.cfg, about)
+        self.blocks = blocks
+        self.group = group or self._per_direction(min(self.envs_per_direction, env.num_envs))
         """Robots in each direction."""
-        self.robots = self.group * len(self.wanted)
+        self.robots = self.group * len(self.wanted) * blocks
         """All of them."""
         rows = torch.tensor(list(self.wanted.values()), device=env.device, dtype=env.dtype)
-        self._command = rows.repeat_interleave(self.group, dim=0)
-        self._dealt = None if self.terrain is None else deal(self.terrain.cfg, len(self.wanted), self.robots)
+        self._command = rows.repeat_interleave(self.group, dim=0).repeat(blocks, 1)
+        self._dealt = None if self.terrain is None else deal(self.terrain.cfg, len(self.wanted) * blocks, self.robots)
         self._way = torch.zeros(self.robots, 3, device=env.device)
         self._time = torch.zeros(self.robots, device=env.device)
         self._speed = torch.zeros_like(self._time)
@@ -92,6 +93,10 @@ class VelocityProbe(Probe):
         self._here = torch.arange(env.num_envs, device=env.device)
         """The robot in each environment; in the last round the first ones may come again, and do not count."""
         self._alive = torch.ones_like(self._here, dtype=torch.bool)
+
+    def _per_direction(self, about: int) -> int:
+        """As many robots as can be dealt evenly."""
+        return about if self.terrain is None else robots_per_direction(self.terrain.cfg, about)
 
     @property
     def rounds(self) -> int:
@@ -158,11 +163,38 @@ class VelocityProbe(Probe):
             report["kinds"] = {kind: _by_name(directions) for kind, directions in self.kinds.items()}
         return report
 
-    def _judge(self, kind: int | None) -> list[Direction]:
-        mean = self._way / self._time.clamp(min=1.0)[:, None]
+    def block_size(self, about: int) -> int | None:
+        if len(self.wanted) == 1:  # to stand, of which there is no share
+            return None
+        return self._per_direction(math.ceil(about / len(self.wanted))) * len(self.wanted)
+
+    def in_blocks(self, size: int) -> VelocityProbe:
+        return VelocityProbe(self.term, size // len(self.wanted), self.env.num_envs // size)
+
+    def scores(self) -> list[BlockScore]:
+        return [self._score(block) for block in range(self.blocks)]
+
+    def _score(self, block: int) -> BlockScore:
+        """Who fell does nothing from then on, and more than was asked for does not count."""
+        directions = self._judge(None, block, whole=True)
+        shares = {one.name: min(one.fraction, 1.0) for one in directions if one.fraction is not None}
+        worst = min(shares, key=lambda name: shares[name])
+        return BlockScore(
+            share=sum(shares.values()) / len(shares),
+            falls=sum(one.falls for one in directions),
+            robots=self.group * len(self.wanted),
+            details={"worst_share": shares[worst], "worst": worst, "shares": shares},
+        )
+
+    def _judge(self, kind: int | None, block: int = 0, *, whole: bool = False) -> list[Direction]:
+        """Each direction, in a block; over the `whole` time that is judged also of those who fell."""
+        steps = self._time
+        if whole:
+            steps = torch.where(self._fell, (self.seconds - self.settle) / self.env.step_dt, steps)
+        mean = self._way / steps.clamp(min=1.0)[:, None]
         rest = self._speed / self._time.clamp(min=1.0)
         results = []
-        for i, (name, command) in enumerate(self.wanted.items()):
+        for i, (name, command) in enumerate(self.wanted.items(), start=block * len(self.wanted)):
             rows = torch.arange(i * self.group, (i + 1) * self.group, device=self.env.device)
             if kind is not None and self._dealt is not None:
                 rows = rows[self._dealt.kinds.to(rows.device)[rows] == kind]

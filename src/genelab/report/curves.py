@@ -26,6 +26,7 @@ COLUMNS = 3
 MOST_PANELS = 9
 TERMS = "Episode_Reward/"
 INK = "#26323a"
+"""Of letters and axes."""
 _PANELS = {
     "Train/mean_reward": "return of an episode",
     "Train/mean_episode_length": "length of an episode, control steps",
@@ -71,8 +72,7 @@ def draw_curves(groups: Sequence[Group], unit: Unit, form: Literal["svg", "png"]
     panels = [_panels(block) for block in blocks]
     rows = [-(-len(block) // COLUMNS) for block in panels]
     heights = [2.75 * n + 0.75 for n in rows]
-    figure = matplotlib_figure((4.1 * COLUMNS, sum(heights)))
-    figure.get_layout_engine().set(w_pad=0.09, h_pad=0.07)
+    figure = draw_on(4.1 * COLUMNS, sum(heights))
     parts = np.atleast_1d(figure.subfigures(len(blocks), 1, height_ratios=heights, squeeze=True))
     for part, block, titles, count in zip(parts, blocks, panels, rows, strict=True):
         part.suptitle(block[0].task, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
@@ -143,7 +143,7 @@ def draw_terms(groups: Sequence[Group]) -> bytes | None:
     names = list(dict.fromkeys(tag for group in groups for tag in group.runs[0].curves if tag.startswith(TERMS)))
     if not names:
         return None
-    figure = matplotlib_figure((8.6, 0.55 + len(names) * (0.16 + 0.14 * len(groups))))
+    figure = draw_on(8.6, 0.55 + len(names) * (0.16 + 0.14 * len(groups)), pad=None)
     axes = figure.add_subplot()
     thickness = 0.8 / len(groups)
     for i, group in enumerate(groups):
@@ -170,14 +170,6 @@ def last_share(runs: Sequence[Run], tag: str, share: float = 0.1) -> float:
     return float(np.mean([values[-max(1, round(share * len(values))) :].mean() for values in found] or [np.nan]))
 
 
-def matplotlib_figure(size: tuple[float, float]) -> Any:
-    """An empty figure of so many inches."""
-    figure_of, canvas_of = _matplotlib()
-    figure = figure_of(figsize=size, dpi=100, layout="constrained")
-    canvas_of(figure)
-    return figure
-
-
 def save_figure(figure: Any, form: str) -> bytes:
     """The figure as a file; the same curves make the same bytes."""
     import matplotlib
@@ -188,10 +180,16 @@ def save_figure(figure: Any, form: str) -> bytes:
     return file.getvalue()
 
 
-def _matplotlib() -> tuple[Any, Any]:
+def draw_on(width: float, height: float, pad: tuple[float, float] | None = (0.09, 0.07)) -> Any:
+    """An empty figure of this size, inch, with room between its panels."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UsageError("curves need matplotlib: pip install 'genelab[plot]'") from error
-    return Figure, FigureCanvasAgg
+    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
+    FigureCanvasAgg(figure)
+    if pad is not None:
+        engine: Any = figure.get_layout_engine()
+        engine.set(w_pad=pad[0], h_pad=pad[1])
+    return figure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from genelab.report.curves import COLOURS, COLUMNS, INK, matplotlib_figure, save_figure
+from genelab.report.curves import COLOURS, COLUMNS, INK, draw_on, save_figure
 from genelab.report.tables import Table, duration
 from genelab.rl.sweep.objective import Objective, told
 from genelab.rl.sweep.space import Range, parse_ranges
@@ -112,7 +112,7 @@ def draw_sweep(sweep: Sweep, form: Literal["svg", "png"]) -> bytes:
     """The objective by trial, the evaluations on the way, and the objective by each setting."""
     panels = 2 + len(sweep.ranges)
     rows = -(-panels // COLUMNS)
-    figure = matplotlib_figure((4.1 * COLUMNS, 2.9 * rows + 0.5))
+    figure = draw_on(4.1 * COLUMNS, 2.9 * rows + 0.5, pad=None)
     figure.suptitle(f"{sweep.settings.task}: {sweep.objective}", x=0.01, ha="left", fontsize=12, color=INK)
     axes = np.atleast_1d(figure.subplots(rows, COLUMNS)).flatten()
     for panel in axes[panels:]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from genelab.rl.motion_player import play_motion
     from genelab.rl.player import PlayResult, play_task, replay_dump
     from genelab.rl.profiling import ProfileCfg
+    from genelab.rl.targets.export import TargetResult, export_for
     from genelab.rl.train import resume_task, train_task
     from genelab.rl.training import TrainResult
 
@@ -28,8 +29,10 @@ _HOME = {
     "PlayResult": "genelab.rl.player",
     "ProfileCfg": "genelab.rl.profiling",
     "Progress": "genelab.rl.monitor",
+    "TargetResult": "genelab.rl.targets.export",
     "TrainResult": "genelab.rl.training",
     "evaluate_task": "genelab.rl.evaluator",
+    "export_for": "genelab.rl.targets.export",
     "export_task": "genelab.rl.exporter",
     "play_motion": "genelab.rl.motion_player",
     "play_task": "genelab.rl.player",
@@ -47,8 +50,10 @@ __all__ = [
     "PlayResult",
     "ProfileCfg",
     "Progress",
+    "TargetResult",
     "TrainResult",
     "evaluate_task",
+    "export_for",
     "export_task",
     "play_motion",
     "play_task",

@@ -23,6 +23,7 @@ from genelab.rl.finite import guarded
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.probe import MOST_ROUNDS, probes_of, run_probe
 from genelab.rl.provenance import versions
+from genelab.rl.robustness import Plan, judge, refuse_alone
 from genelab.rl.rollout import rollout
 from genelab.rl.show import Show, show_nothing
 from genelab.rl.world import judged_cfg, policy_on_task
@@ -66,13 +67,15 @@ class EvalSettings:
     training."""
     physics: Physics = "fine"
     """Whether to judge in the physics of the task's play config or in that of its training config."""
+    robustness: bool = False
+    """Also judge in worlds that differ from the task's in one thing each: friction, mass, gains, delay, noise …"""
 
     def check_for_training(self) -> None:
         """Refuse what an evaluation while training does not do."""
-        if self.probe or not self.deterministic or self.physics != "fine":
+        if self.probe or self.robustness or not self.deterministic or self.physics != "fine":
             raise UsageError(
                 "evaluation while training: the policy's mean is judged, in fine physics and without probes; "
-                "leave out deterministic, physics and probe"
+                "leave out deterministic, physics, probe and robustness"
             )
 
 
@@ -182,6 +185,8 @@ def evaluate_task(
     """
     spec = EvalSpec.of(task_id, checkpoint, settings or EvalSettings(), best, overrides)
     changes = spec.coarse_changes() if compare == "physics" or spec.settings.physics == "coarse" else {}
+    if spec.settings.robustness:
+        refuse_alone(spec.checkpoint)
     if out is not None:
         out = Path(out)
         check_out(out)
@@ -287,7 +292,10 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
                 notify(f"no {probe.name} probe: {env.num_envs} environments are too few; {enough} would do")
             else:
                 probed[section] = run_probe(env, setup, probe, seed=settings.seed, show=show).report()
-        return {
+        plan = None
+        if settings.robustness:
+            plan = Plan.of(env, settings.num_envs or NUM_ENVS, probe=settings.probe is not False)
+        report = {
             "task": spec.task,
             "checkpoint": str(spec.checkpoint),
             "num_episodes": len(result.returns),
@@ -310,6 +318,20 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
             "overrides": as_words(spec.overrides),
             "versions": versions(),
         }
+    if plan is not None:
+        report["robustness"] = judge(
+            plan,
+            spec.task,
+            spec.checkpoint,
+            episodes=settings.episodes,
+            seed=settings.seed,
+            deterministic=settings.deterministic,
+            physics=settings.physics,
+            overrides=spec.overrides,
+            notify=notify,
+            show=show,
+        )
+    return report
 
 
 @torch.inference_mode()

@@ -62,7 +62,10 @@ class TorchScriptPolicy(ExportedPolicy):
 
 
 class OnnxPolicy(ExportedPolicy):
-    """An ONNX graph, run by onnxruntime; what it returns besides actions is given to it in the next step."""
+    """An ONNX graph, run by onnxruntime; what it returns besides actions is given to it in the next step.
+
+    A graph of a static batch is run once for each environment.
+    """
 
     def __init__(self, data: bytes) -> None:
         runtime = need_library("onnxruntime", "onnx")
@@ -70,7 +73,8 @@ class OnnxPolicy(ExportedPolicy):
         options.intra_op_num_threads = 1  # a policy is too small to share
         options.log_severity_level = 3
         self._session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        _, *state = self._session.get_inputs()
+        obs, *state = self._session.get_inputs()
+        self._static = isinstance(obs.shape[0], int)
         self._shapes = {port.name: (port.shape[0], port.shape[2]) for port in state}
         self._state: dict[str, np.ndarray] = {}
 
@@ -78,10 +82,20 @@ class OnnxPolicy(ExportedPolicy):
         if not self._state:
             shapes = self._shapes.items()
             self._state = {name: np.zeros((n, len(obs), width), np.float32) for name, (n, width) in shapes}
-        inputs = {"obs": obs.to("cpu", torch.float32).numpy(), **self._state}
-        actions, *after = self._session.run(None, inputs)
+        inputs = obs.to("cpu", torch.float32).numpy()
+        if self._static:
+            rows = [self._run(inputs[i : i + 1], slice(i, i + 1)) for i in range(len(inputs))]
+            actions, *after = (
+                np.concatenate(parts, axis=int(k > 0)) for k, parts in enumerate(zip(*rows, strict=True))
+            )
+        else:
+            actions, *after = self._run(inputs, slice(None))
         self._state = dict(zip(self._shapes, after, strict=True))
         return torch.from_numpy(actions).to(obs.device)
+
+    def _run(self, obs: np.ndarray, rows: slice) -> list[np.ndarray]:
+        state = {name: values[:, rows] for name, values in self._state.items()}
+        return self._session.run(None, {"obs": obs, **state})
 
     def reset(self, dones: Tensor | None) -> None:
         if dones is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
 
 from genelab.envs import ManagerBasedRlEnv
 from genelab.managers import Probe
-from genelab.rl.backends.base import InferenceSetup
+from genelab.rl.backends.base import InferenceSetup, Observations
 from genelab.rl.finite import guarded
 from genelab.rl.rollout import rollout
 from genelab.rl.show import Show, show_nothing
@@ -32,15 +33,27 @@ def probes_of(env: ManagerBasedRlEnv) -> dict[str, Probe]:
 
 @torch.inference_mode()
 def run_probe(
-    env: ManagerBasedRlEnv, setup: InferenceSetup, probe: Kind, *, seed: int, show: Show = show_nothing
+    env: ManagerBasedRlEnv,
+    setup: InferenceSetup,
+    probe: Kind,
+    *,
+    seed: int,
+    show: Show = show_nothing,
+    prepare: Callable[[Observations], Observations] = lambda observations: observations,
 ) -> Kind:
-    """Let a policy act under a probe of this environment's, round after round, each with random numbers of its own."""
+    """Let a policy act under a probe of this environment's, round after round, each with random numbers of its own.
+
+    `prepare` may change the world after each reset, before the probe does; it returns what is seen then.
+    """
     steps = round(probe.seconds / env.step_dt)
     with guarded(env):
         for turn in range(probe.rounds):
             probe.begin(turn)
             # Seeds beyond 32 bits are no other evaluation's.
-            for i, step in enumerate(rollout(env, setup, seed=seed + (turn << 32), steps=steps, start=probe.start)):
+            steps_of_turn = rollout(
+                env, setup, seed=seed + (turn << 32), steps=steps, start=lambda seen: probe.start(prepare(seen))
+            )
+            for i, step in enumerate(steps_of_turn):
                 probe.step(i, step.terminated, step.truncated)
                 show(f"steps of the {probe.name} probe", turn * steps + i + 1, probe.rounds * steps)
     probe.end()

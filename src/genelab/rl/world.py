@@ -83,14 +83,17 @@ def policy_on_task(
     physics: Physics = "fine",
     overrides: Mapping[str, Any] = {},
     notify: Callable[[str], None] = lambda message: None,
+    change: Callable[[ManagerBasedRlEnvCfg], None] = lambda cfg: None,
 ) -> Iterator[tuple[ManagerBasedRlEnv, InferenceSetup]]:
-    """A policy and the environment to judge it in."""
+    """A policy and the environment to judge it in, whose config `change` may make another one at last."""
     task = TASKS.get(task_id)
     cfg = judged_cfg(task, physics)
     if not isinstance(cfg, ManagerBasedRlEnvCfg):
         raise UsageError(f"{TASKS.entry(task_id).id} is a scene to play: it has no rewards to judge a policy by")
     configure(cfg, task.agent, overrides)
-    env = ManagerBasedRlEnv(eval_cfg(cfg, num_envs), notify=notify)
+    cfg = eval_cfg(cfg, num_envs)
+    change(cfg)
+    env = ManagerBasedRlEnv(cfg, notify=notify)
     try:
         yield env, load_policy(env, task.agent, checkpoint, deterministic=deterministic)
     finally:

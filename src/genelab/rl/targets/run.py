@@ -1,0 +1,797 @@
+"""Run an exported policy in plain MuJoCo, from its metadata alone.
+
+    python run.py --command 0.5 0 0 --seconds 10
+    python run.py --script "0.5 0 0: 5, 0 0 1: 5"
+    python run.py --directions            # the fastest command either way along each axis, by itself
+    python run.py --window                # steer with the arrow keys
+
+It needs mujoco, onnxruntime and numpy, and beside it `policy.onnx`, `policy.onnx.metadata.json` and `world.xml`. This
+is the check of a policy outside the lab, and where a program for a real robot starts: `Simulation.read_sensors` and
+`Simulation.write_motors` are the two functions to replace. A policy that does not repeat the golden rows of its
+metadata is not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+Command = dict[str, Array]
+"""What is asked for, by the name of the command."""
+
+
+class Refused(Exception):
+    """What cannot be run, in one line."""
+
+
+# -- the policy
+
+
+class Policy:
+    """The network: raw observations in, actions out. It is checked before it is used."""
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise Refused("onnxruntime is not installed: pip install onnxruntime") from error
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # it is too small to share
+        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        (self.obs, *state) = self.session.get_inputs()
+        if self.obs.shape[1] != about["obs_dim"]:
+            raise Refused(f"{path}: takes {self.obs.shape[1]} observations, its metadata say {about['obs_dim']}")
+        self.shapes = {port.name: (port.shape[0], 1, port.shape[2]) for port in state}
+        self.reset()
+        self.check(about["golden"])
+
+    def reset(self) -> None:
+        """Forget: at the start of each episode."""
+        self.state = {name: np.zeros(shape, np.float32) for name, shape in self.shapes.items()}
+
+    def __call__(self, obs: Array) -> Array:
+        actions, *after = self.session.run(None, {self.obs.name: obs[None].astype(np.float32), **self.state})
+        self.state = dict(zip(self.shapes, after, strict=True))
+        return actions[0].astype(float)
+
+    def check(self, golden: dict[str, Any]) -> None:
+        """Refuse a file that is not the policy its metadata speak of."""
+        rows = zip(golden["observations"], golden["actions"], golden["resets"], strict=True)
+        for number, (seen, wanted, reset) in enumerate(rows):
+            if reset:
+                self.reset()
+            error = float(np.abs(self(np.array(seen)) - wanted).max())
+            if not error <= golden["tolerance"]:
+                raise Refused(
+                    f"the policy does not repeat golden row {number}: its actions differ by {error:.3g}, "
+                    f"more than {golden['tolerance']:g}"
+                )
+        self.reset()
+
+
+# -- the robot
+
+
+class Simulation:
+    """The robot and its world. On a real robot, `read_sensors` asks its sensors and `write_motors` its drives."""
+
+    def __init__(self, world: Path, about: dict[str, Any]) -> None:
+        import mujoco
+
+        self.mj = mujoco
+        self.about = about
+        self.model = mujoco.MjModel.from_xml_path(str(world))
+        self.model.opt.timestep = about["physics_dt"]
+        self.data = mujoco.MjData(self.model)
+        self.watch: Callable[[], None] = lambda: None
+        """Called after every control step: a window draws."""
+        self.targets: dict[str, Array] = {}
+        self.drives = [
+            Drive(self, name, group, drive)
+            for name, group in about["entities"].items()
+            for drive in group["drives"].values()
+        ]
+
+    def read_sensors(self, source: dict[str, Any]) -> Array:
+        """What a `source` of the metadata measures now: joints, a gyroscope, the direction of gravity, places."""
+        kind = source["kind"]
+        if kind in ("joint_pos", "joint_vel", "mean_sine_cosine"):
+            values = self.joints(source["entity"], source["joints"], "vel" if kind == "joint_vel" else "pos")
+            if kind == "mean_sine_cosine":
+                return np.array([np.sin(values).mean(), np.cos(values).mean()])
+            return values - np.array(source["minus"])
+        if kind == "difference":
+            return self.read_sensors(source["to"]) - self.read_sensors(source["from"])
+        body = self.data.body(source["body"])
+        turned = body.xmat.reshape(3, 3) @ self._turn(source)  # the sensor's frame in the world
+        place = body.xpos + body.xmat.reshape(3, 3) @ np.array(source.get("pos", (0.0, 0.0, 0.0)))
+        if kind == "gravity":
+            return turned.T @ np.array([0.0, 0.0, -1.0])
+        if kind == "pos":
+            return place
+        if kind == "height_scan":
+            heading = math.atan2(turned[1, 0], turned[0, 0])
+            across = np.array([[math.cos(heading), -math.sin(heading)], [math.sin(heading), math.cos(heading)]])
+            points = place[:2] + np.array(source["points"]) @ across.T
+            below = place[2] - np.array([self.ground(point) for point in points])
+            return np.clip(below, -source["max_distance"], source["max_distance"]) - source["minus"]
+        motion = np.zeros(6)  # turning, moving
+        self.mj.mj_objectVelocity(self.model, self.data, self.mj.mjtObj.mjOBJ_XBODY, body.id, motion, 0)
+        if kind == "ang_vel":
+            return turned.T @ motion[:3]
+        if kind in ("lin_vel", "lin_vel_w"):
+            moved = motion[3:] + np.cross(motion[:3], place - body.xpos)
+            return moved if kind == "lin_vel_w" else turned.T @ moved
+        raise Refused(f"no sensor is known for {kind!r}: add it to read_sensors")
+
+    def write_motors(self, targets: dict[str, dict[str, Array]]) -> None:
+        """Give the drives their targets, position, velocity or effort by joint, and let one control period pass."""
+        self.targets = {kind: dict(values) for kind, values in targets.items()}  # type: ignore[assignment]
+        for drive in self.drives:
+            drive.take(targets)
+        for _ in range(self.about["decimation"]):
+            for drive in self.drives:
+                drive.act()
+            self.mj.mj_step(self.model, self.data)
+        self.look()
+        self.watch()
+
+    def look(self) -> None:
+        """Positions and velocities of all bodies, as the joints are now."""
+        for update in (self.mj.mj_kinematics, self.mj.mj_comPos, self.mj.mj_comVel):
+            update(self.model, self.data)
+
+    def joints(self, entity: str, names: Sequence[str], what: str = "pos") -> Array:
+        """Positions or velocities of joints."""
+        found = [self.model.joint(f"{entity}/{name}") for name in names]
+        if what == "pos":
+            return self.data.qpos[[joint.qposadr[0] for joint in found]]
+        return self.data.qvel[[joint.dofadr[0] for joint in found]]
+
+    def ground(self, point: Array) -> float:
+        """Height of the ground below a point, m."""
+        if not self.model.nhfield:
+            return 0.0
+        rows, columns = int(self.model.hfield_nrow[0]), int(self.model.hfield_ncol[0])
+        half_x, half_y, span, _ = self.model.hfield_size[0]
+        heights = self.model.hfield_data.reshape(rows, columns)
+        x = np.clip((point[0] + half_x) / (2 * half_x) * (columns - 1), 0, columns - 1.000001)
+        y = np.clip((point[1] + half_y) / (2 * half_y) * (rows - 1), 0, rows - 1.000001)
+        i, j, u, v = int(y), int(x), y - int(y), x - int(x)
+        upper = heights[i, j] * (1 - v) + heights[i, j + 1] * v
+        lower = heights[i + 1, j] * (1 - v) + heights[i + 1, j + 1] * v
+        base = self.model.geom_pos[self.model.geom_type == self.mj.mjtGeom.mjGEOM_HFIELD][0][2]
+        return float(base + span * (upper * (1 - u) + lower * u))
+
+    def reset(self, rng: np.random.Generator) -> list[str]:
+        """Put everything where an episode begins; says which events of the metadata are not known here."""
+        start, unknown = self.about["start"], []
+        self.mj.mj_resetData(self.model, self.data)
+        for name, state in start["entities"].items():
+            if state["root_pos"] is not None:
+                root = self._root(name)
+                self.data.qpos[root : root + 3] = np.add(state["root_pos"], start["origin"])
+                self.data.qpos[root + 3 : root + 7] = state["root_quat"]
+            for joint, position in zip(state["joint_names"], state["joint_pos"], strict=True):
+                self.data.joint(f"{name}/{joint}").qpos = position
+        for event in start["events"]:
+            if not self._happens(event, rng):
+                unknown.append(event["name"])
+        for drive in self.drives:
+            drive.take({})
+        self.mj.mj_forward(self.model, self.data)
+        return unknown
+
+    def _happens(self, event: dict[str, Any], rng: np.random.Generator) -> bool:
+        params, start = event["params"], self.about["start"]["entities"]
+        asset = params.get("asset") or {"name": "robot", "joint_names": None}
+        if event["function"] == "reset_joints_by_offset" and asset["joint_names"] is None:
+            for joint in start[asset["name"]]["joint_names"]:
+                handle = self.data.joint(f"{asset['name']}/{joint}")
+                handle.qpos += rng.uniform(*params["position_range"])
+                handle.qvel += rng.uniform(*params["velocity_range"])
+            return True
+        if event["function"] == "reset_root_uniform" and not params.get("velocity_range"):
+            drawn = {axis: rng.uniform(*ends) for axis, ends in params["pose_range"].items()}
+            root = self._root(asset["name"])
+            place = self.data.qpos[root : root + 3]
+            place += [drawn.get(axis, 0.0) for axis in "xyz"]
+            place[2] += max(self.ground(place) - self.about["start"]["origin"][2], 0.0)
+            half = drawn.get("yaw", 0.0) / 2
+            turned = np.zeros(4)
+            yaw = np.array([math.cos(half), 0.0, 0.0, math.sin(half)])
+            self.mj.mju_mulQuat(turned, yaw, self.data.qpos[root + 3 : root + 7].copy())
+            self.data.qpos[root + 3 : root + 7] = turned
+            return set(drawn) <= {"x", "y", "z", "yaw"}
+        return False
+
+    def _root(self, entity: str) -> int:
+        """Where the free root of an entity begins in the positions."""
+        for i in range(self.model.njnt):
+            joint = self.model.joint(i)
+            if joint.name.startswith(f"{entity}/") and joint.type[0] == self.mj.mjtJoint.mjJNT_FREE:
+                return int(joint.qposadr[0])
+        raise Refused(f"{entity} has no free root in the model")
+
+    def _turn(self, source: dict[str, Any]) -> Array:
+        matrix = np.zeros(9)
+        quat = np.array(source.get("rot", (1.0, 0.0, 0.0, 0.0)))
+        self.mj.mju_quat2Mat(matrix, quat / np.linalg.norm(quat))
+        return matrix.reshape(3, 3)
+
+    def ended(self) -> str | None:
+        """Which end of the metadata is reached, if it is one that this program knows."""
+        for end in self.about["ends"]:
+            params = end["params"]
+            asset = params.get("asset") or {"name": "robot", "joint_names": None}
+            start = self.about["start"]["entities"].get(asset["name"])
+            if end["function"] == "joint_pos_beyond" and start is not None:
+                names = asset["joint_names"] or start["joint_names"]
+                if np.abs(self.joints(asset["name"], names)).max() > params["bound"]:
+                    return end["name"]
+            if end["function"] in ("bad_orientation", "root_too_low"):
+                root = self._root(asset["name"])
+                place, (_, x, y, _) = self.data.qpos[root : root + 3], self.data.qpos[root + 3 : root + 7]
+                if end["function"] == "bad_orientation" and 1 - 2 * (x * x + y * y) < math.cos(params["limit"]):
+                    return end["name"]
+                if end["function"] == "root_too_low" and place[2] - self.ground(place) < params["height"]:
+                    return end["name"]
+        return None
+
+
+class Drive:
+    """The drives of some joints. Servos are in the model; a PD or a DC motor computes its torque before every step."""
+
+    SERVOS = ("ImplicitPdActuatorCfg", "ImplicitVelocityActuatorCfg")
+    MOTORS = ("IdealPdActuatorCfg", "DcMotorActuatorCfg")
+
+    def __init__(self, robot: Simulation, entity: str, group: dict[str, Any], drive: dict[str, Any]) -> None:
+        if drive["type"] not in self.SERVOS + self.MOTORS:
+            raise Refused(f"the drive {drive['type']} is not known here: {drive['law']}")
+        self.robot, self.entity, self.kind, self.names = robot, entity, drive["type"], drive["joint_names"]
+        columns = [group["joint_names"].index(name) for name in self.names]
+
+        def numbers(key: str) -> Array:
+            values = group.get(key) or [None] * len(group["joint_names"])
+            return np.array([math.inf if values[i] is None else values[i] for i in columns])
+
+        self.stiffness, self.damping = numbers("stiffness"), numbers("damping")
+        self.limit, self.stall, self.speed = (
+            numbers(key) for key in ("effort_limit", "saturation_effort", "velocity_limit")
+        )
+        self.rest = np.array([group["default_joint_pos"][i] for i in columns])
+        self.ctrl = [robot.model.actuator(f"{entity}/{name}").id for name in self.names]
+        self.take({})
+
+    def take(self, targets: dict[str, dict[str, Array]]) -> None:
+        """Keep the targets of its joints; without one a joint stays at its default."""
+
+        def of(kind: str, default: Array) -> Array:
+            given = targets.get(kind, {})
+            values = [
+                given.get(f"{self.entity}/{name}", start) for name, start in zip(self.names, default, strict=True)
+            ]
+            return np.array(values)
+
+        nothing = np.zeros(len(self.names))
+        self.pos, self.vel, self.effort = of("position", self.rest), of("velocity", nothing), of("effort", nothing)
+
+    def act(self) -> None:
+        """Write the model's controls for the next physics step."""
+        if self.kind in self.SERVOS:
+            self.robot.data.ctrl[self.ctrl] = self.vel if self.kind == "ImplicitVelocityActuatorCfg" else self.pos
+            return
+        pos, vel = (self.robot.joints(self.entity, self.names, what) for what in ("pos", "vel"))
+        torque = self.stiffness * (self.pos - pos) + self.damping * (self.vel - vel) + self.effort
+        low, high = -self.limit, self.limit
+        if self.kind == "DcMotorActuatorCfg":
+            high = np.clip(self.stall * (1.0 - vel / self.speed), -self.limit, self.limit)
+            low = np.clip(self.stall * (-1.0 - vel / self.speed), -self.limit, self.limit)
+        self.robot.data.ctrl[self.ctrl] = np.clip(torque, low, high)
+
+
+# -- from commands to targets
+
+
+class Clock:
+    """A gait clock: when each foot is to be in the air."""
+
+    def __init__(self, about: dict[str, Any], step_dt: float) -> None:
+        self.about, self.dt = about, step_dt
+        self.reset()
+
+    def reset(self) -> None:
+        """Nobody begins running."""
+        self.phase, self.resting, self.runs = 0.0, self.about["run_out"], False
+
+    def tick(self, command: Array) -> None:
+        """A control step has passed, and this is asked for now."""
+        if self.runs:
+            self.phase += self.about["frequency"] * self.dt
+        self.resting += self.dt
+        self.see(command)
+
+    def see(self, command: Array) -> None:
+        """Whether it is to run."""
+        axes = self.about["command_axes"]
+        asked = np.linalg.norm(command if axes is None else command[list(axes)]) > self.about["threshold"]
+        self.resting = 0.0 if asked else self.resting
+        end = 1.0 if self.about["run_out"] > 0 else 0.0
+        self.runs = bool(asked or self.resting < self.about["run_out"] or (self.runs and self.phase < end))
+        self.phase = self.phase % 1.0 if self.runs else 0.0
+
+    @property
+    def shown(self) -> Array:
+        """Sine and cosine, zeros at rest."""
+        angle = 2 * math.pi * self.phase
+        return np.array([math.sin(angle), math.cos(angle)]) * self.runs
+
+
+class Controller:
+    """What runs on the robot: observations from sensors and commands, targets from actions."""
+
+    def __init__(self, robot: Simulation, policy: Policy, about: dict[str, Any]) -> None:
+        self.robot, self.policy, self.about = robot, policy, about
+        self.clocks = {
+            name: Clock(one, about["step_dt"]) for name, one in about["commands"].items() if one["type"] == "GaitClock"
+        }
+        for group in about["obs_groups"].values():
+            for term in group["terms"]:
+                if term["source"] is None:
+                    raise Refused(f"the metadata do not tell how the observation {term['name']!r} is made")
+        for action in about["actions"]:
+            if action["type"] not in ACTIONS:
+                raise Refused(f"the action {action['type']} is not known here: {action['formula']}")
+        self.frames: dict[str, list[Array]] = {}
+        self.seen = np.zeros(about["obs_dim"])
+        self.reset()
+
+    def reset(self) -> None:
+        """An episode begins."""
+        self.policy.reset()
+        self.frames.clear()
+        self.last = np.zeros(self.about["action_dim"])
+        self.speed: dict[str, Array] = {}
+        self.held: dict[str, Array] = {}
+        self.steps = 0
+        for clock in self.clocks.values():
+            clock.reset()
+
+    def step(self, command: Command) -> None:
+        """One control period: observe, act, move."""
+        for clock in self.clocks.values():
+            asked = command[clock.about["command"]]
+            clock.tick(asked) if self.steps else clock.see(asked)
+        self.seen = self.observe(command)
+        self.last = self.policy(self.seen)
+        targets: dict[str, dict[str, Any]] = {}
+        for action in self.about["actions"]:
+            columns = self.last[action["start"] : action["start"] + action["dim"]]
+            values = ACTIONS[action["type"]](self, action, columns, command)
+            names = [f"{action['entity']}/{name}" for name in action["joint_names"]]
+            targets.setdefault(action["target"], {}).update(zip(names, values, strict=True))
+        self.robot.write_motors(targets)
+        self.steps += 1
+
+    def observe(self, command: Command) -> Array:
+        """The network's input, raw: groups side by side, of each the last frames, the oldest first."""
+        parts = []
+        for name, group in self.about["obs_groups"].items():
+            frame = np.concatenate([self.reading(term["source"], command) for term in group["terms"]])
+            frames = self.frames.setdefault(name, [frame] * group["history_length"])
+            self.frames[name] = [*frames[1:], frame] if self.steps else frames
+            parts += self.frames[name]
+        return np.concatenate(parts)
+
+    def reading(self, source: dict[str, Any], command: Command) -> Array:
+        """What one term of the observation is now."""
+        if source["kind"] == "last_action":
+            return self.last
+        if source["kind"] == "command":
+            clock = self.clocks.get(source["command"])
+            return command[source["command"]] if clock is None else clock.shown
+        if source["kind"] == "time_left":
+            return np.array([1.0 - self.steps * self.about["step_dt"] / self.about["episode_length_s"]])
+        return self.robot.read_sensors(source)
+
+
+Law = Callable[[Controller, dict[str, Any], Array, Command], Array]
+
+
+def linear(controller: Controller, about: dict[str, Any], action: Array, command: Command) -> Array:
+    """Offset + scale · clipped action."""
+    if about["clip"] is not None:
+        low, high = about["clip"]
+        action = np.clip(action, -math.inf if low is None else low, math.inf if high is None else high)
+    return np.array(about["offset"]) + np.array(about["scale"]) * action
+
+
+def scripted(controller: Controller, about: dict[str, Any], action: Array, command: Command) -> Array:
+    """The same on top of a step that the gait clock makes."""
+    clock = controller.clocks[about["clock"]]
+    asked, swing = command[clock.about["command"]], clock.about["swing_share"]
+    added = np.abs(asked) @ np.array(about["spread"])
+    for foot, step in about["steps"].items() if clock.runs else ():
+        x = (clock.phase + clock.about["offsets"][foot]) % 1.0
+        y = (x + about["lead"]) % 1.0
+        lift = math.sin(math.pi * x / swing) ** 2 if x < swing else 0.0
+        sweep = -math.cos(math.pi * y / swing) if y < swing else 1.0 - 2.0 * (y - swing) / (1.0 - swing)
+        added = added + lift * np.array(step) + sweep * (asked @ np.array(about["strides"][foot]))
+    return linear(controller, about, action, command) + about["share"] * added
+
+
+def rolling(controller: Controller, about: dict[str, Any], action: Array, command: Command) -> Array:
+    """The same on top of wheels that roll as commanded."""
+    speed = controller.speed.get(about["name"], np.zeros(about["dim"]))
+    most = about["acceleration"] * controller.about["step_dt"]
+    speed = speed + np.clip(command[about["command"]] @ np.array(about["rolls"]) - speed, -most, most)
+    controller.speed[about["name"]] = speed
+    return linear(controller, about, action, command) + about["share"] * speed
+
+
+def inverse_kinematics(controller: Controller, about: dict[str, Any], action: Array, command: Command) -> Array:
+    """One step of damped least squares that moves a point of the hand and keeps its orientation.
+
+    It needs the arm's model and measured joint positions, on a real robot as well.
+    """
+    robot, entity = controller.robot, about["entity"]
+    mj, model, data = robot.mj, robot.model, robot.data
+    body = data.body(f"{entity}/{about['body']}")
+    held = controller.held.setdefault(about["name"], body.xquat.copy())
+    now = body.xquat
+    turn = now[0] * held[1:] - held[0] * now[1:] + np.cross(now[1:], held[1:])
+    wanted = np.concatenate((about["scale"] * np.clip(action, -1, 1), 2 * np.sign(now @ held) * turn))
+    dofs = [model.joint(f"{entity}/{name}").dofadr[0] for name in about["joint_names"]]
+    moves, turns = np.zeros((3, model.nv)), np.zeros((3, model.nv))
+    point = body.xpos + body.xmat.reshape(3, 3) @ np.array(about["point"])
+    mj.mj_jac(model, data, moves, turns, point, body.id)
+    jacobian = np.vstack((moves, turns))[:, dofs]
+    step = jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + about["damping"] ** 2 * np.eye(6), wanted)
+    step *= about["max_joint_step"] / max(np.abs(step).max(), about["max_joint_step"])
+    target = np.clip(robot.joints(entity, about["joint_names"]) + step, *np.array(about["joint_pos_limits"]).T)
+    if about["compensate_gravity"]:
+        still = mj.MjData(model)
+        still.qpos[:] = data.qpos
+        for update in (mj.mj_kinematics, mj.mj_comPos, mj.mj_crb, mj.mj_comVel):
+            update(model, still)
+        weight = np.zeros(model.nv)
+        mj.mj_rne(model, still, 0, weight)
+        group = controller.about["entities"][entity]
+        gains = [group["stiffness"][group["joint_names"].index(name)] for name in about["joint_names"]]
+        target = target + weight[dofs] / gains
+    return target
+
+
+def gripper(controller: Controller, about: dict[str, Any], action: Array, command: Command) -> Array:
+    """All fingers ahead of their mean by what they may move in a control step."""
+    opening = controller.robot.joints(about["entity"], about["joint_names"]).mean()
+    target = opening + about["speed"] * controller.about["step_dt"] * np.clip(action, -1, 1)
+    return np.clip(np.repeat(target, len(about["joint_names"])), *np.array(about["joint_pos_limits"]).T)
+
+
+ACTIONS: dict[str, Law] = {
+    "JointPositionAction": linear,
+    "JointVelocityAction": linear,
+    "JointEffortAction": linear,
+    "ScriptedJointPositionAction": scripted,
+    "RollingAction": rolling,
+    "DifferentialIkAction": inverse_kinematics,
+    "GripperAction": gripper,
+}
+"""From columns of the action to targets of joints, by the `type` of the metadata."""
+
+
+# -- what is asked, and what became of it
+
+
+class Steering:
+    """What is asked for: one command that users set, the others as the metadata have them."""
+
+    def __init__(self, about: dict[str, Any]) -> None:
+        self.about = about
+        mine = [name for name, one in about["commands"].items() if one["type"] != "GaitClock"]
+        self.name = mine[0] if mine else None
+        self.ranges = list(about["commands"][self.name]["ranges"].values()) if self.name else []
+        self.is_velocity = self.name is not None and about["commands"][self.name]["type"] == "VelocityCommand"
+        self.is_goal = self.name is not None and "goal_radius" in about["commands"][self.name]
+        self.value = np.zeros(len(self.ranges))
+
+    @property
+    def command(self) -> Command:
+        return {} if self.name is None else {self.name: self.value}
+
+    def set(self, values: Sequence[float]) -> None:
+        """Ask for this; outside of what the policy was trained for it is refused."""
+        if len(values) != len(self.ranges):
+            raise Refused(f"the command {self.name} has {len(self.ranges)} numbers, got {len(values)}")
+        for value, (low, high) in zip(values, self.ranges, strict=True):
+            if not low <= value <= high and value != 0:
+                raise Refused(
+                    f"the command {value:g} is outside of {low:g} … {high:g}, which the policy was trained for"
+                )
+        self.value = np.array(values, dtype=float)
+
+    def draw(self, rng: np.random.Generator) -> None:
+        """Anything from the ranges."""
+        self.value = np.array([rng.uniform(*ends) for ends in self.ranges])
+
+
+def directions(ranges: Sequence[Sequence[float]], slow: float = 0.2) -> dict[str, tuple[float, float, float]]:
+    """The fastest command either way along each axis, a slow turn either way, and standing."""
+    (back, forward), (right, left), (clockwise, counter) = ranges
+    wanted = {
+        "forward": (max(forward, 0.0), 0.0, 0.0),
+        "backward": (min(back, 0.0), 0.0, 0.0),
+        "left": (0.0, max(left, 0.0), 0.0),
+        "right": (0.0, min(right, 0.0), 0.0),
+        "turn left": (0.0, 0.0, max(counter, 0.0)),
+        "turn right": (0.0, 0.0, min(clockwise, 0.0)),
+        "slow turn left": (0.0, 0.0, slow if counter > slow else 0.0),
+        "slow turn right": (0.0, 0.0, -slow if clockwise < -slow else 0.0),
+    }
+    return {name: command for name, command in wanted.items() if any(command)} | {"stand": (0.0, 0.0, 0.0)}
+
+
+class Runner:
+    """Episodes of a policy, and what is measured in them."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.about = read_metadata(folder)
+        self.policy = Policy(folder / "policy.onnx", self.about)
+        self.robot = Simulation(folder / "world.xml", self.about)
+        self.controller = Controller(self.robot, self.policy, self.about)
+        self.steering = Steering(self.about)
+        self.rng = np.random.default_rng(seed)
+        self.log: dict[str, list[Array]] = {
+            key: [] for key in ("qpos", "qvel", "observation", "action", "command", "start")
+        }
+        self.logs = False
+        for name in self.begin():
+            print(f"note: the event {name!r} is not known here, and left out", file=sys.stderr)
+
+    def begin(self) -> list[str]:
+        """An episode begins."""
+        unknown = self.robot.reset(self.rng)
+        self.controller.reset()
+        return unknown
+
+    def steps(self, seconds: float) -> Iterator[tuple[int, str | None]]:
+        """Control steps, each with the end that it came to, if it did; time out is one of them."""
+        for step in range(round(seconds / self.about["step_dt"])):
+            self.controller.step(self.steering.command)
+            if self.logs:
+                now = self.robot.data.qpos, self.robot.data.qvel, self.controller.seen, self.controller.last
+                for key, value in zip(self.log, (*now, self.steering.value, np.array(step == 0)), strict=True):
+                    self.log[key].append(np.array(value))
+            yield step, self.robot.ended()
+
+    def velocity(self) -> Array:
+        """Forward and left, m/s, and turning, rad/s, of the robot that the command is for."""
+        entity = self.about["commands"][self.steering.name]["entity"]
+        root = self.robot._root(entity)
+        body = self.robot.model.jnt_bodyid[self.robot.model.jnt_qposadr == root][0]
+        source = {"body": self.robot.model.body(body).name}
+        moving, turning = (self.robot.read_sensors({"kind": kind, **source}) for kind in ("lin_vel", "ang_vel"))
+        return np.array([moving[0], moving[1], turning[2]])
+
+    def drive(self, seconds: float, settle: float = 1.0) -> tuple[Array, bool]:
+        """Mean velocity after the first second, until it falls or the time is over, and whether it fell."""
+        made = []
+        for step, end in self.steps(seconds):
+            if end is not None:
+                return np.mean(made or [self.velocity()], axis=0), True
+            if (step + 1) * self.about["step_dt"] > settle:
+                made.append(self.velocity())
+        return np.mean(made, axis=0), False
+
+
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """What the policy in a folder needs and does."""
+    missing = [
+        name for name in ("policy.onnx", "policy.onnx.metadata.json", "world.xml") if not (folder / name).is_file()
+    ]
+    if missing:
+        raise Refused(f"{folder} has no {' and no '.join(missing)}: genelab export TASK CKPT --for mujoco makes it")
+    about = json.loads((folder / "policy.onnx.metadata.json").read_text(encoding="utf-8"))
+    if "golden" not in about or "start" not in about:
+        raise Refused(f"{folder}: the metadata are of an older export: export it again")
+    return about
+
+
+# -- what users see
+
+
+def follow_script(runner: Runner, script: Sequence[tuple[Sequence[float], float]]) -> None:
+    """One command after the other in one go, and how each was followed."""
+    falls = 0
+    print(f"{'command':24} {'achieved':24} {'seconds':>8}  falls")
+    for values, seconds in script:
+        runner.steering.set(values)
+        made, fell = runner.drive(seconds, settle=min(1.0, seconds / 2))
+        falls += fell
+        print(f"{_numbers(values):24} {_numbers(made):24} {seconds:8g}  {int(fell)}")
+        if fell:
+            runner.begin()
+    print(f"{falls} falls")
+
+
+def all_directions(runner: Runner, robots: int, seconds: float) -> dict[str, dict[str, Any]]:
+    """Each direction by itself, as `genelab eval` probes it: the median of some robots' mean velocity."""
+    report: dict[str, dict[str, Any]] = {}
+    print(f"{'direction':16} {'asked':>7} {'achieved':>9} {'share':>7}  falls")
+    for name, values in directions(runner.steering.ranges).items():
+        runner.steering.set(values)
+        wanted, made, falls = np.array(values), [], 0
+        for _ in range(robots):
+            runner.begin()
+            velocity, fell = runner.drive(seconds)
+            length = np.linalg.norm(wanted)
+            made.append(velocity @ wanted / length if length else np.linalg.norm(velocity[:2]))
+            falls += fell
+        asked, achieved = float(np.linalg.norm(wanted)), float(np.median(made))
+        share = achieved / asked if asked else None
+        report[name] = {"command": list(values), "achieved": achieved, "fraction": share, "falls": falls}
+        text = "" if share is None else f"{share:7.1%}"
+        print(f"{name:16} {asked:7.2f} {achieved:9.3f} {text:>7}  {falls} of {robots}", flush=True)
+    return report
+
+
+def episodes(runner: Runner, count: int) -> dict[str, Any]:
+    """Whole episodes: how long they last, why they end, and whether goals are reached."""
+    lengths, reached, ends = [], [], {}
+    for number in range(count):
+        if runner.steering.name is not None:
+            runner.steering.draw(runner.rng)
+        runner.begin()
+        why, took = "time_out", 0
+        for step, end in runner.steps(runner.about["episode_length_s"]):
+            took = step + 1
+            if end is not None:
+                why = end
+                break
+        lengths.append(took * runner.about["step_dt"])
+        ends[why] = ends.get(why, 0) + 1
+        text = ""
+        if runner.steering.is_goal:
+            away = goal_distance(runner)
+            reached.append(away < runner.about["commands"][runner.steering.name]["goal_radius"])
+            text = f", {away:.3f} m from the goal"
+        print(f"episode {number + 1}: {lengths[-1]:g} s, {why}{text}", flush=True)
+    report: dict[str, Any] = {"episodes": count, "length_s": float(np.mean(lengths)), "ends": ends}
+    if reached:
+        report["success_rate"] = float(np.mean(reached))
+        print(f"success {np.mean(reached):.1%}")
+    print(
+        f"{count} episodes of {np.mean(lengths):.2f} s; ends: {', '.join(f'{n} × {name}' for name, n in ends.items())}"
+    )
+    return report
+
+
+def goal_distance(runner: Runner) -> float:
+    """From what was achieved to what was desired, of a task with goals."""
+    groups = runner.about["obs_groups"]
+    here, there = (
+        np.concatenate([runner.controller.reading(t["source"], runner.steering.command) for t in groups[name]["terms"]])
+        for name in ("achieved_goal", "desired_goal")
+    )
+    return float(np.linalg.norm(here - there))
+
+
+def window(runner: Runner, seconds: float) -> None:
+    """Steer with keys: up and down the first column of the command, left and right the last, page keys the second."""
+    import mujoco.viewer
+
+    pairs = {265: (0, 1), 264: (0, -1), 263: (-1, 1), 262: (-1, -1), 266: (1, 1), 267: (1, -1)}  # GLFW's numbers
+    steering = runner.steering
+    asked = steering.value.copy()
+
+    def press(key: int) -> None:
+        if key == 32:
+            asked[:] = 0.0
+        if key in pairs and len(asked):
+            column, sign = pairs[key]
+            low, high = steering.ranges[column]
+            asked[column] = np.clip(asked[column] + sign * (high - low) / 10, low, high)
+        steering.value = asked
+        print(f"\rcommand {_numbers(asked)}   ", end="", flush=True)
+
+    print("arrow keys and page up and down steer, space stands; close the window to end")
+    with mujoco.viewer.launch_passive(runner.robot.model, runner.robot.data, key_callback=press) as view:
+        due = time.monotonic()
+        for _, end in runner.steps(seconds):
+            if not view.is_running():
+                return
+            view.sync()
+            due += runner.about["step_dt"]
+            time.sleep(max(0.0, due - time.monotonic()))
+            if end is not None:
+                print(f"\n{end}: begins again")
+                runner.begin()
+
+
+def _numbers(values: Sequence[float] | Array) -> str:
+    return " ".join(f"{value:.2f}" for value in values)
+
+
+def parse_script(text: str) -> list[tuple[list[float], float]]:
+    """`0.5 0 0: 5, 0 0 1: 5` are commands with their seconds."""
+    try:
+        parts = [part.split(":") for part in text.split(",")]
+        return [([float(word) for word in values.split()], float(seconds)) for values, seconds in parts]
+    except ValueError as error:
+        raise Refused(f"the script {text!r} is not like '0.5 0 0: 5, 0 0 1: 5'") from error
+
+
+def main(args: Sequence[str] | None = None, prog: str = "run.py") -> int:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parent)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--command", type=float, nargs="+", metavar="NUMBER", help="ask for this")
+    what.add_argument("--script", metavar="TEXT", help="commands with seconds: '0.5 0 0: 5, 0 0 1: 5'")
+    what.add_argument("--directions", action="store_true", help="each direction of a velocity command by itself")
+    what.add_argument("--window", action="store_true", help="show it, and steer with the keyboard")
+    what.add_argument("--check", action="store_true", help="compare with the golden rows, and no more")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long each command lasts [10]")
+    parser.add_argument("--episodes", type=int, default=8, help="episodes, or robots in each direction [8]")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="positions, velocities, actions of every step, as .npz"
+    )
+    parser.add_argument("--report", type=Path, metavar="FILE", help="what was measured, as .json")
+    options = parser.parse_args(args)
+    try:
+        report = run(options)
+    except (Refused, OSError, ValueError, KeyError) as error:
+        text = f"not in the metadata: {error}" if isinstance(error, KeyError) else str(error)
+        print(f"{parser.prog}: {text}", file=sys.stderr)
+        return 2
+    if options.report is not None:
+        options.report.write_text(json.dumps(report, indent=2) + "\n")
+    return 0
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Do what was asked for; the report."""
+    runner = Runner(options.folder, options.seed)
+    runner.logs = options.log is not None
+    about, steering = runner.about, runner.steering
+    rows = len(about["golden"]["actions"])
+    print(
+        f"{about['task']}: {about['obs_dim']} observations, {about['action_dim']} actions every {about['step_dt']:g} s"
+    )
+    print(f"golden rows: {rows} of {rows} agree")
+    report: dict[str, Any] = {"task": about["task"], "seed": options.seed}
+    if options.check:
+        return report
+    if options.window:
+        window(runner, 1e9)
+    elif options.directions:
+        if not steering.is_velocity:
+            raise Refused("there is no velocity to command: leave --directions away")
+        report["directions"] = all_directions(runner, options.episodes, options.seconds)
+    elif steering.is_velocity:
+        asked = options.command or [
+            0.5 * max(high, 0.0) if i == 0 else 0.0 for i, (_, high) in enumerate(steering.ranges)
+        ]
+        follow_script(runner, parse_script(options.script) if options.script else [(asked, options.seconds)])
+    else:
+        if options.command or options.script:
+            raise Refused("there is no velocity to command")
+        report |= episodes(runner, options.episodes)
+    if options.log is not None:
+        np.savez_compressed(options.log, **{key: np.array(values) for key, values in runner.log.items()})
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(main())
