@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from genelab.errors import GenelabError, UsageError
 from genelab.mdp import MotionCommand
+from genelab.mdp.motion_action import MotionJointPositionAction
 from genelab.rl.exportable import TOLERANCE
 from genelab.rl.graphs import OPSET, to_onnx, with_metadata
 from genelab.rl.targets.base import Parcel, Target
@@ -102,20 +103,15 @@ class Following(nn.Module):
         self,
         policy: nn.Module,
         motion: Mapping[str, Tensor],
-        action: Mapping[str, Any],
-        default: Sequence[float],
+        under: Tensor,
         last: tuple[int, int],
     ) -> None:
+        """`under` is what each frame adds to the actions, `(T, dim)`; `last`, where the last actions are seen."""
         super().__init__()
         self.policy, self.last = policy, last
         for name in MOTION_OUTPUTS:
             setattr(self, name, nn.Buffer(motion[name].float()))
-        scale, rest = torch.tensor(action["scale"]), torch.tensor(default)
-        under = torch.tensor(action["offset"]) - rest
-        if action["type"] == "MotionJointPositionAction":
-            away = motion["joint_pos"].float() + action["lead"] * motion["joint_vel"].float() - rest
-            under = under + action["share"] * away
-        self.under = nn.Buffer((under / scale).expand(len(motion["joint_pos"]), -1).clone())
+        self.under = nn.Buffer(under)
 
     def forward(self, obs: Tensor, time_step: Tensor) -> tuple[Tensor, ...]:
         frames = len(self.under)
@@ -141,8 +137,13 @@ def _with_motion(parcel: Parcel, motion: MotionCommand, action: Mapping[str, Any
     }
     about = parcel.policy.metadata
     start = sum(term.dim for term in terms[: [term.kind for term in terms].index("last_action")])
-    default = about["entities"][action["entity"]]["default_joint_pos"]
-    module = Following(parcel.policy.module, frames, action, default, (start, start + action["dim"])).eval()
+    under = torch.tensor(action["offset"]) - torch.tensor(about["entities"][action["entity"]]["default_joint_pos"])
+    under = under.expand(len(clip), -1)
+    for term in parcel.policy.env.action_manager.terms.values():
+        if isinstance(term, MotionJointPositionAction):
+            under = under + term.under.cpu().float()
+    under = under / torch.tensor(action["scale"])
+    module = Following(parcel.policy.module, frames, under, (start, start + action["dim"])).eval()
     module.requires_grad_(False)
     seen, worst = parcel.policy.experience, 0.0
     with torch.no_grad():
