@@ -42,6 +42,8 @@ REFERENCE = {
     ),
 }
 """Pages of the reference: their titles, and the packages whose public names they have."""
+PLACES = {"reference-runs.md": "Tasks"}
+"""Sections of pages that `nav` does not name, where it is not the guides."""
 LINK = re.compile(r"(?P<open>!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")
 SOURCE = re.compile(r"(?P<open>(?:src|poster)=\")(?P<target>[^\"#]+)(?P<anchor>)\"")
 
@@ -303,7 +305,9 @@ def on_config(config: Any) -> Any:
     sections["Reference"][:] = list(reference_pages())
     listed = str(config.nav)
     pages = (page.relative_to(ROOT / "docs").as_posix() for page in sorted((ROOT / "docs").rglob("*.md")))
-    sections["Guides"] += [page for page in pages if f"'{page}'" not in listed]
+    for page in pages:
+        if f"'{page}'" not in listed:
+            sections[PLACES.get(page, "Guides")].append(page)
     return config
 
 
