@@ -94,7 +94,6 @@ class Simulation:
         self.data = mujoco.MjData(self.model)
         self.watch: Callable[[], None] = lambda: None
         """Called after every control step: a window draws."""
-        self.targets: dict[str, Array] = {}
         self.drives = [
             Drive(self, name, group, drive)
             for name, group in about["entities"].items()
@@ -135,7 +134,6 @@ class Simulation:
 
     def write_motors(self, targets: dict[str, dict[str, Array]]) -> None:
         """Give the drives their targets, position, velocity or effort by joint, and let one control period pass."""
-        self.targets = {kind: dict(values) for kind, values in targets.items()}  # type: ignore[assignment]
         for drive in self.drives:
             drive.take(targets)
         for _ in range(self.about["decimation"]):
@@ -585,7 +583,7 @@ class Runner:
 
     def drive(self, seconds: float, settle: float = 1.0) -> tuple[Array, bool]:
         """Mean velocity after the first second, until it falls or the time is over, and whether it fell."""
-        made = []
+        made: list[Array] = []
         for step, end in self.steps(seconds):
             if end is not None:
                 return np.mean(made or [self.velocity()], axis=0), True
@@ -647,7 +645,9 @@ def all_directions(runner: Runner, robots: int, seconds: float) -> dict[str, dic
 
 def episodes(runner: Runner, count: int) -> dict[str, Any]:
     """Whole episodes: how long they last, why they end, and whether goals are reached."""
-    lengths, reached, ends = [], [], {}
+    lengths: list[float] = []
+    reached: list[bool] = []
+    ends: dict[str, int] = {}
     for number in range(count):
         if runner.steering.name is not None:
             runner.steering.draw(runner.rng)
@@ -789,7 +789,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             raise Refused("there is no velocity to command")
         report |= episodes(runner, options.episodes)
     if options.log is not None:
-        np.savez_compressed(options.log, **{key: np.array(values) for key, values in runner.log.items()})
+        arrays: dict[str, Any] = {key: np.array(values) for key, values in runner.log.items()}
+        np.savez_compressed(options.log, **arrays)
     return report
 
 
