@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -731,9 +731,16 @@ def parse_script(text: str) -> list[tuple[list[float], float]]:
         raise Refused(f"the script {text!r} is not like '0.5 0 0: 5, 0 0 1: 5'") from error
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one line what it does not understand."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refused(f"{message}; {self.prog} --help tells more")
+
+
 def main(args: Sequence[str] | None = None, prog: str = "run.py") -> int:
     """Parse, run, print."""
-    parser = argparse.ArgumentParser(prog=prog, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(prog=prog, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parent)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--command", type=float, nargs="+", metavar="NUMBER", help="ask for this")
@@ -748,8 +755,8 @@ def main(args: Sequence[str] | None = None, prog: str = "run.py") -> int:
         "--log", type=Path, metavar="FILE", help="positions, velocities, actions of every step, as .npz"
     )
     parser.add_argument("--report", type=Path, metavar="FILE", help="what was measured, as .json")
-    options = parser.parse_args(args)
     try:
+        options = parser.parse_args(args)
         report = run(options)
     except (Refused, OSError, ValueError, KeyError) as error:
         text = f"not in the metadata: {error}" if isinstance(error, KeyError) else str(error)
