@@ -37,6 +37,20 @@ COMMAND_LINES = {
     },  # words for each seed's training
     "genelab/rl/nan_guard.py": {"--", "--import=", "--replay"},  # the whole command that shows a NaN again
     "genelab/rl/provenance.py": {"--abbrev-ref", "--porcelain"},  # words for git
+    "genelab/rl/targets/hub.py": {"--help"},  # a command in the README of an export
+    "genelab/rl/targets/run.py": {  # a program with a command line of its own
+        "--check",
+        "--command",
+        "--directions",
+        "--episodes",
+        "--for",
+        "--log",
+        "--report",
+        "--script",
+        "--seconds",
+        "--seed",
+        "--window",
+    },
     "genelab/scaffold/templates.py": {"--agent", "--seed"},  # commands in the README of a project
     "genelab/viewer/film.py": {"--force-reinstall"},  # words for pip
     "genelab_unitree/motions.py": {"--out"},  # a program with a command line of its own

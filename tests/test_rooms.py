@@ -33,14 +33,14 @@ def test_every_module_of_rl_is_in_a_room() -> None:
     for file in (source / "genelab" / "rl").rglob("*.py"):
         parts = file.relative_to(source).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        if name not in ("genelab.rl", "genelab.rl.backends"):  # they only gather names
+        if name not in ("genelab.rl", "genelab.rl.backends", "genelab.rl.targets"):  # they only gather names
             assert any(name == room or name.startswith(f"{room}.") for room in named), f"{name} is in no room"
     for name in named:
         path = source.joinpath(*name.split("."))
         assert path.is_dir() or path.with_suffix(".py").is_file(), f"there is no {name}"
 
 
-@pytest.mark.parametrize("package", ["genelab.bench", "genelab.rl", "genelab.rl.backends"])
+@pytest.mark.parametrize("package", ["genelab.bench", "genelab.rl", "genelab.rl.backends", "genelab.rl.targets"])
 def test_what_a_package_offers_late_is_there(package: str) -> None:
     module = importlib.import_module(package)
     assert [name for name in module.__all__ if not hasattr(module, name)] == []

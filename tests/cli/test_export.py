@@ -13,7 +13,8 @@ import torch
 
 from genelab.cli.main import run
 from genelab.rl import train_task
-from genelab.rl.exported import metadata_path
+from genelab.rl.exportable import golden_error
+from genelab.rl.exported import metadata_path, open_policy
 from genelab.rl.locate import pretrained_policy
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
@@ -67,6 +68,34 @@ def test_the_name_decides_the_format_and_overrides_apply(runs: Path) -> None:
     about = json.loads(Path("p.onnx.metadata.json").read_text())
     assert (about["format"], about["opset"]) == ("onnx", 15)
     assert (about["step_dt"], about["physics_dt"], about["decimation"]) == (0.01, 0.0025, 4)
+
+
+def test_a_dynamic_batch_is_for_any_number_of_robots(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for batch, shape in (("static", [1, 8]), ("dynamic", ["batch", 8])):
+        assert run(["export", TASK, str(runs / TASK), "--out", f"{batch}.onnx", "--batch", batch]) == 0
+        session = onnxruntime.InferenceSession(f"{batch}.onnx")
+        assert session.get_inputs()[0].shape == shape
+        about = json.loads(Path(f"{batch}.onnx.metadata.json").read_text())
+        assert about["batch"] == batch
+        assert json.loads(session.get_modelmeta().custom_metadata_map["genelab"]) == about
+    obs = np.array(about["golden"]["observations"], np.float32)
+    assert session.run(None, {"obs": obs})[0] == pytest.approx(np.array(about["golden"]["actions"]), abs=1e-5)
+    capfd.readouterr()
+    assert run(["export", TASK, "dynamic.onnx", "--out", "other.onnx", "--batch", "static"]) == 2
+    assert "an exported policy already, of batch dynamic, not static: pass --batch dynamic" in capfd.readouterr().err
+    assert run(["export", TASK, str(runs / TASK), "--batch", "static"]) == 2
+    assert capfd.readouterr().err == "genelab: --batch is for --format onnx\n"
+
+
+def test_golden_rows_of_a_memory_are_one_robots_first_steps(runs: Path) -> None:
+    for name in ("p.onnx", "p.ts"):
+        assert run(["export", RNN, str(runs / RNN), "--out", name]) == 0
+        about = json.loads(Path(f"{name}.metadata.json").read_text())
+        assert about["golden"]["resets"] == [True] + [False] * 15
+        policy = open_policy(Path(name).read_bytes(), about, torch.device("cpu"))
+        assert golden_error(policy, about["golden"]) < 1e-5
+        about["golden"]["resets"] = [True] * 16  # who forgets in between is another policy
+        assert golden_error(policy, about["golden"]) > 1e-5
 
 
 def test_an_exported_file_plays_and_evaluates(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,13 @@ def test_bad_input_is_one_line(words: list[str], message: str, capfd: pytest.Cap
     assert not list(Path().iterdir())
 
 
+def test_the_help_tells_of_it(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", "--import", FILE, "--help"]) == 0
+    out = capfd.readouterr().out
+    assert "toy      joints by name [copies=1]" in out
+    assert "unitree  Unitree's C++ controllers [motor_order=]" in out
+
+
 def test_what_it_cannot_express_is_refused_and_nothing_is_written(capfd: pytest.CaptureFixture[str]) -> None:
     assert export(task="Genelab-Velocity-Flat-Unitree-Go2W-v0") == 2
     assert "toy reads one frame, but the group 'policy' has 5" in capfd.readouterr().err

@@ -144,6 +144,7 @@ def test_what_cannot_be_trusted_is_refused_in_one_line(
     [
         (["--directions"], "there is no velocity to command: leave --directions away"),
         (["--command", "1"], "there is no velocity to command"),
+        (["--bogus"], "unrecognized arguments: --bogus; genelab deploy --help tells more"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

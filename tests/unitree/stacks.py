@@ -8,7 +8,7 @@ and command `offset + scale * action`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,12 @@ import onnx
 import onnxruntime
 import yaml
 
-Reading = Callable[[], np.ndarray]
-
 
 class Unreadable(Exception):
     """The stack cannot take it."""
 
 
-def check_lengths(lists: dict[str, Sequence[Any]], count: int) -> None:
+def check_lengths(lists: Mapping[str, Sequence[Any]], count: int) -> None:
     for name, values in lists.items():
         if len(values) != count:
             raise Unreadable(f"{name} has {len(values)} entries for {count} joints")
@@ -34,6 +32,9 @@ class Stack:
     """What all have in common: a graph of one robot, terms with a past, positions of joints."""
 
     KNOWN: tuple[str, ...]
+    default: np.ndarray
+    offset: np.ndarray
+    scale: np.ndarray
 
     def __init__(self, model: Path, joints: Sequence[str]) -> None:
         self.session = onnxruntime.InferenceSession(str(model))

@@ -111,7 +111,7 @@ def add_options(function: Function, *options: Callable[[Function], Function]) ->
 
 def import_option(function: Function) -> Function:
     """The option that imports code which is not installed; before the other options, which may be about what it has."""
-    text = "Import a module, or a .py file, that brings tasks, engines or RL libraries."
+    text = "Import a module, or a .py file, that brings tasks, engines, RL libraries or targets."
     option = click.option(
         "--import",
         metavar="MODULE",

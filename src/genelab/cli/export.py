@@ -20,11 +20,27 @@ from genelab.cli.command import (
     task_argument,
 )
 from genelab.rl.targets import TARGETS
+from genelab.rl.targets.registry import TargetEntry
+
+
+class ExportCommand(TaskCommand):
+    """Tells who policies are exported for."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Targets of --for, and their settings"):
+            formatter.write_dl([(name, _about(TARGETS.entry(name))) for name in TARGETS.names()])
+        super().format_epilog(ctx, formatter)
+
+
+def _about(target: TargetEntry) -> str:
+    """What a target writes, and what it can be told."""
+    settings = ", ".join(f"{name}={value}" for name, value in target.settings.items())
+    return f"{target.about} [{settings}]" if settings else target.about
 
 
 @click.command(
     "export",
-    cls=TaskCommand,
+    cls=ExportCommand,
     help="Write the policy CKPT to a file that runs without genelab.\n\n"
     "The file takes raw observations: clip, scale and learned normaliser are inside. Beside it goes "
     "FILE.metadata.json, which tells all that a robot's program has to know; it is in the file, too. An exported "

@@ -19,7 +19,11 @@ _HOME = {"Parcel": "base", "Target": "base", "TargetResult": "export", "export_f
 __all__ = ["TARGETS", "Parcel", "Target", "TargetResult", "export_for", "register_target"]
 
 register_target(
-    "mujoco", "genelab.rl.targets.plain:Plain", extra="onnx", packages=["onnx", "onnxruntime"], about="plain MuJoCo"
+    "mujoco",
+    "genelab.rl.targets.plain:Plain",
+    extra="onnx",
+    packages=["onnx", "onnxruntime"],
+    about="the world and a program that runs the policy in it, without genelab",
 )
 register_target(
     "unitree",

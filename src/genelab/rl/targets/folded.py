@@ -142,9 +142,9 @@ class Folded(nn.Module):
         self.frames = group["history_length"]
         self.scale = nn.Buffer(torch.tensor(action["scale"]))
         self.shift = nn.Buffer((torch.tensor(action["offset"]) - torch.tensor(offset)) / self.scale)
-        self.low, self.high = (
-            (None, None) if action["clip"] is None else tuple(map(float, action["clip"]))  # type: ignore[misc]
-        )
+        low, high = action["clip"] or (None, None)
+        self.low: float = -math.inf if low is None else low
+        self.high: float = math.inf if high is None else high
         is_scripted = action["type"] == "ScriptedJointPositionAction"
         self.script = Script(action, about["commands"][action["clock"]], about["step_dt"]) if is_scripted else None
         self.folds = is_scripted or bool(self.shift.abs().max() > 1e-6)
@@ -166,9 +166,7 @@ class Folded(nn.Module):
             }
         whole = torch.cat([value[:, i] for i in range(self.frames) for value in seen.values()], dim=1)
         action = self.policy(whole)
-        if self.low is not None and self.folds:
-            action = action.clamp(self.low, self.high)
-        return action + added if self.folds else action
+        return action.clamp(self.low, self.high) + added if self.folds else action
 
 
 def _without(last: Tensor, added: Tensor) -> Tensor:

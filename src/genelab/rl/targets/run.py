@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -94,7 +94,6 @@ class Simulation:
         self.data = mujoco.MjData(self.model)
         self.watch: Callable[[], None] = lambda: None
         """Called after every control step: a window draws."""
-        self.targets: dict[str, Array] = {}
         self.drives = [
             Drive(self, name, group, drive)
             for name, group in about["entities"].items()
@@ -135,7 +134,6 @@ class Simulation:
 
     def write_motors(self, targets: dict[str, dict[str, Array]]) -> None:
         """Give the drives their targets, position, velocity or effort by joint, and let one control period pass."""
-        self.targets = {kind: dict(values) for kind, values in targets.items()}  # type: ignore[assignment]
         for drive in self.drives:
             drive.take(targets)
         for _ in range(self.about["decimation"]):
@@ -585,7 +583,7 @@ class Runner:
 
     def drive(self, seconds: float, settle: float = 1.0) -> tuple[Array, bool]:
         """Mean velocity after the first second, until it falls or the time is over, and whether it fell."""
-        made = []
+        made: list[Array] = []
         for step, end in self.steps(seconds):
             if end is not None:
                 return np.mean(made or [self.velocity()], axis=0), True
@@ -647,7 +645,9 @@ def all_directions(runner: Runner, robots: int, seconds: float) -> dict[str, dic
 
 def episodes(runner: Runner, count: int) -> dict[str, Any]:
     """Whole episodes: how long they last, why they end, and whether goals are reached."""
-    lengths, reached, ends = [], [], {}
+    lengths: list[float] = []
+    reached: list[bool] = []
+    ends: dict[str, int] = {}
     for number in range(count):
         if runner.steering.name is not None:
             runner.steering.draw(runner.rng)
@@ -731,9 +731,16 @@ def parse_script(text: str) -> list[tuple[list[float], float]]:
         raise Refused(f"the script {text!r} is not like '0.5 0 0: 5, 0 0 1: 5'") from error
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one line what it does not understand."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refused(f"{message}; {self.prog} --help tells more")
+
+
 def main(args: Sequence[str] | None = None, prog: str = "run.py") -> int:
     """Parse, run, print."""
-    parser = argparse.ArgumentParser(prog=prog, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(prog=prog, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parent)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--command", type=float, nargs="+", metavar="NUMBER", help="ask for this")
@@ -748,8 +755,8 @@ def main(args: Sequence[str] | None = None, prog: str = "run.py") -> int:
         "--log", type=Path, metavar="FILE", help="positions, velocities, actions of every step, as .npz"
     )
     parser.add_argument("--report", type=Path, metavar="FILE", help="what was measured, as .json")
-    options = parser.parse_args(args)
     try:
+        options = parser.parse_args(args)
         report = run(options)
     except (Refused, OSError, ValueError, KeyError) as error:
         text = f"not in the metadata: {error}" if isinstance(error, KeyError) else str(error)
@@ -789,7 +796,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             raise Refused("there is no velocity to command")
         report |= episodes(runner, options.episodes)
     if options.log is not None:
-        np.savez_compressed(options.log, **{key: np.array(values) for key, values in runner.log.items()})
+        arrays: dict[str, Any] = {key: np.array(values) for key, values in runner.log.items()}
+        np.savez_compressed(options.log, **arrays)
     return report
 
 
