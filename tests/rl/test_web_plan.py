@@ -133,7 +133,10 @@ GENERATED = TerrainGeneratorCfg(rows=1, columns=1, cell_size=4.0, sub_terrains={
             r"the observation 'policy/pos', which arrives late: its delay is \(0, 2\)",
         ),
         ({"actions": {"joints": OwnActionCfg()}}, "the page cannot do the action 'joints', a OwnAction: it has Joint"),
-        ({"commands": {"what": RiddleCfg()}}, "the page cannot ask for the command 'what', a Riddle: it has no sliders"),
+        (
+            {"commands": {"what": RiddleCfg()}},
+            "the page cannot ask for the command 'what', a Riddle: it has no sliders",
+        ),
         ({"terrain": GENERATED}, "this task's ground is generated"),
     ],
     ids=["observation", "late", "action", "command", "ground"],
@@ -146,7 +149,9 @@ def test_what_it_cannot_do_is_refused_by_name(changes: dict[str, Any], message: 
 
 
 def test_the_world_is_written_for_an_older_reader() -> None:
-    xml = b'<mujoco><actuator><general name="a" input="pos" gainprm="3"/><pid name="b" input="pos"/></actuator></mujoco>'
+    xml = (
+        b'<mujoco><actuator><general name="a" input="pos" gainprm="3"/><pid name="b" input="pos"/></actuator></mujoco>'
+    )
     assert readable(xml) == xml.replace(b' input="pos" gainprm', b" gainprm").replace(b'"/>', b'" />')
 
 
