@@ -73,7 +73,8 @@ def test_every_verb_takes_a_library_from_outside(
     assert run(["report", str(path), "--out", "report.html"]) == 0
     assert TASK in Path("report.html").read_text()
 
-    monkeypatch.setitem(ENGINES._entries, "genesis", lacking_engine("genesis"))
+    for name in ("genesis", "warp"):
+        monkeypatch.setitem(ENGINES._entries, name, lacking_engine(name))
     words = ("--import", ENGINE, "--engine", "all", "--episodes", "4", "--num-envs", "4", "--out", "eval.json")
     genelab("eval", TASK, str(path), *words)
     assert list(read("eval.json")["engines"]) == ["mujoco", "toy"]  # the engine from outside, too
