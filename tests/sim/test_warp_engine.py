@@ -11,7 +11,8 @@ import torch
 
 from genelab.errors import ConfigError
 from genelab.sim import ContactQuery, ModelError, SimulationCfg, add_contact_sensor, apply_options, create_engine
-from genelab.sim.warp_engine import WarpEngine, room
+from genelab.sim.warp_engine import WarpEngine
+from genelab.sim.warp_model import room
 from genelab.testing import EngineContract
 from genelab.testing.engine import WORLD
 from tests.narrow import as_kind

@@ -14,25 +14,21 @@ It computes in 32 bits: a step is MuJoCo's to about the seventh digit. What else
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import MODEL_FIELDS
 from torch import Tensor
 
 from genelab import math as gm
-from genelab.errors import ConfigError, did_you_mean
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import SLOTS_WITHIN, WIDTH_WITHIN, ContactQuery
-from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, ModelError, Notify, told_if_slow
+from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, Notify, told_if_slow
+from genelab.sim.warp_counts import Counts
+from genelab.sim.warp_model import DERIVED, ModelFields, put
 
 _STATE = (
     *("time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied"),
@@ -43,28 +39,6 @@ _BODIES = ("xpos", "xquat", "cvel", "subtree_com", "xipos")
 """What positions and velocities alone decide."""
 _FORCES = ("actuator_force", "qacc", "sensordata")
 """What takes a whole step forward to know."""
-_MEANS_NOTHING = ("AUTORESET", "MIDPHASE", "NATIVECCD")
-"""Flags that switch off what Warp does not have: a silent reset, and the older of two ways to the same contacts."""
-_ROOM = {
-    "nconmax": ("BROADPHASE", "NARROWPHASE", "CCD"),
-    "njmax": ("NEFC", "NJMAX_NNZ"),
-    "contact_matches": ("CONTACT_MATCH",),
-    "": ("HFIELD", "EPA_HORIZON"),
-}
-"""Which setting gives more room to what overflows; some have a fixed size."""
-_DERIVED = (
-    *("body_subtreemass", "body_invweight0", "dof_invweight0", "tendon_invweight0", "tendon_length0", "actuator_acc0"),
-    *("eq_data", "geom_aabb", "geom_rbound", "cam_pos0", "cam_poscom0", "cam_mat0"),
-    *("light_pos0", "light_poscom0", "light_dir0"),
-)
-"""Model fields that are computed from others, in every environment from its own."""
-_SETTINGS = "env.simulation.engine_settings.warp"
-_POINTS = 4
-"""Contact points that a moving geom is given room for, on average; on a height field twice as many."""
-_FEWEST = 16
-"""Contacts that there is always room for."""
-_OF_FLEX = 256
-"""Contacts of something soft."""
 
 
 class WarpEngine(Engine):
@@ -133,32 +107,19 @@ class WarpEngine(Engine):
         self._cache: dict[str, Tensor] = {}
         with torch.inference_mode(False):
             self._build()
+            self._prepare()
             self._find_contacts(contacts)
-            self._prepare_counts()
         self.refresh()
         self._see_forces()  # most kernels are compiled here
 
     def _build(self) -> None:
-        model, mjw = _for_warp(self.model), self._mjw
-        contacts, constraints = room(self.model)
-        with self._device(), _quietly():
-            try:
-                self._m = mjw.put_model(model)
-            except (NotImplementedError, ValueError) as error:
-                reason = f"{error}".rstrip(".")
-                raise ModelError(
-                    f"the {self.title} engine cannot express this model ({reason}); use the MuJoCo engine"
-                ) from error
-            self._d = mjw.make_data(
-                model,
-                nworld=self.num_envs,
-                nconmax=self._settings["nconmax"] or contacts,
-                njmax=self._settings["njmax"] or constraints,
-            )
+        settings, mjw = self._settings, self._mjw
+        with self._device():
+            self._m, self._d = put(self.model, self.num_envs, settings["nconmax"], settings["njmax"])
         options = self._m.opt
         options.warn_overflow = 0  # it would print from within the kernels
-        options.contact_sensor_maxmatch = self._settings["contact_matches"]
-        options.deterministic = int(mjw.DeterminismType.ALL if self._settings["deterministic"] else 0)
+        options.contact_sensor_maxmatch = settings["contact_matches"]
+        options.deterministic = int(mjw.DeterminismType.ALL if settings["deterministic"] else 0)
         if self._on.is_cuda:
             options.graph_conditional = self._wp.is_conditional_graph_supported()
             if not options.graph_conditional:
@@ -166,10 +127,14 @@ class WarpEngine(Engine):
                     f"this CUDA driver is older than 12.4, so the solver always makes all {self.model.opt.iterations} "
                     "iterations: update it, or lower `env.simulation.solver.iterations`"
                 )
+        self._fields = ModelFields(self.model, self._m, self.num_envs)
+        sizes = {"nconmax": self._d.naconmax // self.num_envs, "njmax": self._d.njmax}
+        self._counts = Counts({**settings, **sizes}, self.device)
+
+    def _prepare(self) -> None:
         arrays = (*_STATE, *_BODIES, *_FORCES, "solver_niter", "overflow")
         self._views = {name: self._view(getattr(self._d, name)) for name in arrays}
         self._start = {name: self._views[name].clone() for name in _STATE}
-        self._own: dict[str, Tensor] = {}  # model fields with a row per environment
         self._stale = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)  # written since `refresh`
         self._pending = torch.ones_like(self._stale)  # what derives from the state has yet to follow
         self._any_stale, self._bodies_due, self._forces_due = False, True, True
@@ -342,11 +307,25 @@ class WarpEngine(Engine):
         self._cache.clear()
 
     def step(self, n: int) -> None:
-        self._remark_on_overflow()
+        self._tell()
         self._run(("step", n), lambda: self._advance(n))
-        self._count()
+        self._counts.add(self._views["solver_niter"] >= self.model.opt.iterations, self._views["overflow"])
+        self.solved += self.num_envs
         self._all_derived()
         self._changed()
+
+    def _tell(self) -> None:
+        for remark in self._counts.remarks():
+            self._notify(remark)
+
+    @property
+    def unconverged(self) -> int:  # type: ignore[override]
+        return self._counts.unconverged
+
+    @property
+    def overflows(self) -> dict[str, int]:
+        """Control steps of single environments in which a buffer was too small, by what overflowed; zeros left out."""
+        return self._counts.overflows
 
     def _all_derived(self) -> None:
         self._any_stale = self._bodies_due = self._forces_due = False
@@ -410,71 +389,16 @@ class WarpEngine(Engine):
             self._bodies_due = self._forces_due = True
             self._changed()
 
-    # -- what went wrong, counted on the device and looked at when the numbers have arrived
-
-    def _prepare_counts(self) -> None:
-        kinds = self._mjw.OverflowType
-        names = [name for group in _ROOM.values() for name in group]
-        self._bits = torch.tensor([int(kinds[name]) for name in names], dtype=torch.int32, device=self.device)
-        self._counts = torch.zeros(1 + len(names), dtype=torch.int64, device=self.device)
-        self._sent = torch.zeros(self._counts.shape, dtype=torch.int64, pin_memory=self._on.is_cuda)
-        self._arrived = self._sent.numpy()  # the same memory, of the host
-        self._arrival = torch.cuda.Event() if self._on.is_cuda else None
-        self._seen = [0] * len(self._counts)
-        self._remarked: dict[str, int] = {}
-
-    def _count(self) -> None:
-        """Add up who did not converge in the last substep, and whose buffers were too small in any."""
-        self._counts[0] += (self._views["solver_niter"] >= self.model.opt.iterations).sum()
-        overflow = self._views["overflow"]
-        self._counts[1:] += ((overflow[:, None] & self._bits) != 0).sum(dim=0)
-        overflow.zero_()
-        self._sent.copy_(self._counts, non_blocking=True)
-        if self._arrival is not None:
-            self._arrival.record()
-        self.solved += self.num_envs
-
-    def _latest_counts(self) -> list[int]:
-        """The counts that have arrived; on a GPU they may be a step old."""
-        if self._arrival is None or self._arrival.query():
-            self._seen = self._arrived.tolist()
-        return self._seen
-
-    @property
-    def unconverged(self) -> int:  # type: ignore[override]
-        return self._latest_counts()[0]
-
-    @property
-    def overflows(self) -> dict[str, int]:
-        """Control steps of single environments in which a buffer was too small, by what overflowed; zeros left out."""
-        names = [name for group in _ROOM.values() for name in group]
-        return {name: count for name, count in zip(names, self._latest_counts()[1:], strict=True) if count}
-
-    def _remark_on_overflow(self) -> None:
-        """Say the first time, and whenever there are ten times as many, that the physics lacks contacts."""
-        overflows = self.overflows
-        for setting, names in _ROOM.items():
-            count = sum(overflows.get(name, 0) for name in names)
-            if count and count >= 10 * self._remarked.get(setting, 0):
-                self._remarked[setting] = count
-                self._notify(f"MuJoCo Warp dropped contacts in {count} steps of environments: {self._remedy(setting)}")
-
-    def _remedy(self, setting: str) -> str:
-        if not setting:
-            return "two geoms touch in more points than it has room for; give them simpler shapes"
-        has = {"nconmax": self._d.naconmax // self.num_envs, "njmax": self._d.njmax}
-        return f"raise `{_SETTINGS}.{setting}` above {has.get(setting, self._settings[setting])}"
-
     # -- model parameters
 
     def set_model_field(self, field: str, values: Tensor, ids: Ids, env_ids: EnvIds) -> None:
-        self._check_field(field)
+        self._fields.check(field)
         if env_ids is not None and len(env_ids) == 0:
             return
-        self._refuse_static(field, ids)
+        self._fields.refuse_static(field, ids)
         self._assign(self._expand(field), values, ids, env_ids)
         if field in mujoco.MjModel._setconst_inputs:
-            for derived in _DERIVED:
+            for derived in DERIVED:
                 self._expand(derived)
             self._run("constants", lambda: self._mjw.set_const(self._m, self._d))
         self._begin_anew(field)
@@ -482,51 +406,23 @@ class WarpEngine(Engine):
 
     def _expand(self, field: str) -> Tensor:
         """A model field with a row per environment; graphs that know the old array are recorded anew."""
-        if field not in self._own:
-            owner, name = self._owner(field)
-            shared = self._view(getattr(owner, name))
+        if field not in self._fields.own:
             with torch.inference_mode(False), self._device():
-                array = self._wp.zeros(
-                    (self.num_envs, *getattr(owner, name).shape[1:]), dtype=getattr(owner, name).dtype
-                )
-                self._own[field] = self._view(array)
-                self._own[field].copy_(shared.expand_as(self._own[field]))
-            setattr(owner, name, array)
+                self._fields.expand(field)
             self._graphs.clear()
-        return self._own[field]
-
-    def _owner(self, field: str) -> tuple[Any, str]:
-        return (self._m.opt, field.removeprefix("opt.")) if field.startswith("opt.") else (self._m, field)
+        return self._fields.own[field]
 
     def _begin_anew(self, field: str) -> None:
         """Let `reset` lead to what the model now says."""
         mocap = [int(i) for i in np.argsort(self.model.body_mocapid) if self.model.body_mocapid[i] >= 0]
         if field == "qpos0":
-            self._start["qpos"].copy_(self._own[field])
+            self._start["qpos"].copy_(self._fields.own[field])
         elif field in ("body_pos", "body_quat") and mocap:
-            self._start[field.replace("body", "mocap")].copy_(self._own[field][:, self._on_device(mocap)])
-
-    def _refuse_static(self, field: str, ids: Ids) -> None:
-        """Warp places geoms that never move once."""
-        if field not in ("body_pos", "body_quat", "geom_pos", "geom_quat"):
-            return
-        body = np.arange(self.model.nbody) if field.startswith("body") else self.model.geom_bodyid
-        chosen = body[ids if isinstance(ids, slice) else np.asarray(torch.as_tensor(ids).cpu())]
-        still = (self.model.body_weldid[chosen] == 0) & (self.model.body_mocapid[self.model.body_rootid[chosen]] < 0)
-        if still.any():
-            name = self.model.body(int(chosen[still][0])).name
-            raise ConfigError(f"the MuJoCo Warp engine cannot change {field} of what never moves: {name!r}")
-
-    def _check_field(self, field: str) -> None:
-        fields = _fields(self._mjw)
-        if field not in fields:
-            raise ConfigError(f"the MuJoCo Warp engine cannot randomise {field!r}.{did_you_mean(field, fields)}")
+            self._start[field.replace("body", "mocap")].copy_(self._fields.own[field][:, self._on_device(mocap)])
 
     def get_model_field(self, field: str) -> Tensor:
-        self._check_field(field)
-        owner, name = self._owner(field)
-        values = self._view(getattr(owner, name))
-        return values.expand(self.num_envs, *values.shape[1:]).to(self.dtype, copy=True)
+        self._fields.check(field)
+        return self._fields.get(field).to(self.dtype, copy=True)
 
     # -- whole state
 
@@ -534,13 +430,12 @@ class WarpEngine(Engine):
         self._see_bodies()
         self._see_forces()
         arrays = {name: self._views[name].clone() for name in (*_STATE, *_BODIES, *_FORCES)}
-        return {**arrays, "model": {name: values.clone() for name, values in self._own.items()}}
+        return {**arrays, "model": {name: values.clone() for name, values in self._fields.own.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved = state["model"]
-        for name in dict.fromkeys((*self._own, *saved)):
-            shared = torch.as_tensor(np.asarray(_value(self.model, name)))
-            self._expand(name).copy_(saved.get(name, shared))
+        for name in dict.fromkeys((*self._fields.own, *saved)):
+            self._expand(name).copy_(saved[name] if name in saved else self._fields.as_compiled(name))
             self._begin_anew(name)
         for name in (*_STATE, *_BODIES, *_FORCES):
             self._views[name].copy_(state[name])
@@ -548,56 +443,10 @@ class WarpEngine(Engine):
         self._changed()
 
     def close(self) -> None:
-        self._remark_on_overflow()
-        for kept in (self._graphs, self._views, self._cache, self._start, self._own):
+        self._tell()
+        for kept in (self._graphs, self._views, self._cache, self._start, self._fields.own):
             kept.clear()
         del self._m, self._d
-
-
-def room(model: mujoco.MjModel) -> tuple[int, int]:
-    """Contacts and rows of constraints that an environment of this model is given room for.
-
-    Contacts of all environments lie in one pool, so that one with many may take what others do not need; the rows of
-    an environment are its own.
-    """
-    solid = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
-    solid[model.pair_geom1] = solid[model.pair_geom2] = True
-    moving = int((solid & (model.body_weldid[model.geom_bodyid] != 0)).sum())
-    contacts = max(_POINTS * moving * (2 if model.nhfield else 1), _FEWEST, _OF_FLEX * model.nflex)
-    widest = int(max([1, *model.geom_condim[solid], *model.pair_dim]))
-    rows = widest if model.opt.cone == mujoco.mjtCone.mjCONE_ELLIPTIC else max(1, 2 * (widest - 1))
-    limits = int(np.count_nonzero(model.jnt_limited) + np.count_nonzero(model.tendon_limited))
-    return contacts, contacts * rows + limits + model.nv + model.ntendon + 6 * model.neq
-
-
-def _for_warp(model: mujoco.MjModel) -> mujoco.MjModel:
-    """The model without flags that mean nothing to Warp, and with its own choice between dense and sparse."""
-    own = copy.copy(model)
-    for flag in _MEANS_NOTHING:
-        own.opt.disableflags &= ~int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}"))
-    own.opt.jacobian = mujoco.mjtJacobian.mjJAC_AUTO
-    return own
-
-
-@cache
-def _fields(mjw: Any) -> tuple[str, ...]:
-    """Model fields of which environments may have their own values, by MuJoCo's names."""
-    fields = [(field.name, field) for field in dataclasses.fields(mjw.Model)]
-    fields += [(f"opt.{field.name}", field) for field in dataclasses.fields(mjw.Option)]
-    batched = [name for name, field in fields if (getattr(field.type, "shape", ()) or ("",))[0] == "*"]
-    return tuple(name for name in batched if name in MODEL_FIELDS)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without what MuJoCo Warp warns of while it takes over a model."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _value(model: mujoco.MjModel, field: str) -> Any:
-    return getattr(model.opt, field.removeprefix("opt.")) if field.startswith("opt.") else getattr(model, field)
 
 
 def _write_rows(target: Tensor, values: Tensor, env_ids: EnvIds) -> None:
