@@ -34,7 +34,7 @@ class Transfers(TorchDispatchMode):
     device."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.found: list[str] = []
         self._patch = pytest.MonkeyPatch()
 
@@ -42,11 +42,11 @@ class Transfers(TorchDispatchMode):
         for name in _METHODS:
             self._patch.setattr(Tensor, name, self._noting(name, getattr(Tensor, name)))
         self._watch_warp()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         self._patch.undo()
 
     def _watch_warp(self) -> None:

@@ -39,7 +39,8 @@ class TestContract(EngineContract):
 
 def build(num_envs: int = 2, **settings: Any) -> tuple[WarpEngine, list[str]]:
     """The contract's world, and what the engine remarks on."""
-    cfg, said = SimulationCfg(engine="warp"), []
+    said: list[str] = []
+    cfg = SimulationCfg(engine="warp")
     cfg.engine_settings["warp"] |= settings
     spec = mujoco.MjSpec.from_string(WORLD)
     apply_options(cfg, spec)
