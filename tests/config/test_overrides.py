@@ -217,8 +217,7 @@ def test_dash_and_underscore_are_the_same_and_a_dict_key_may_have_dots(env: EnvC
         (
             "env.simulation.engine",
             "mujco",
-            "env.simulation.engine: expected 'auto' | 'mujoco' | 'genesis' | 'warp', got 'mujco'. "
-            "Did you mean 'mujoco'?",
+            "env.simulation.engine: expected 'auto' | 'mujoco' | 'genesis', got 'mujco'. Did you mean 'mujoco'?",
         ),
         ("env.color", "blue", "env.color: expected 'RED' | 'GREEN', got 'blue'"),
         ("env.cart_range", "1,2,3", "env.cart_range: expected tuple[float, float], got '1,2,3'"),
@@ -311,7 +310,7 @@ def test_iter_fields_lists_paths_types_and_values(env: EnvCfg) -> None:
     listed = {info.path: info for info in iter_fields(env, "env")}
     assert listed["env.simulation.dt"] == FieldInfo("env.simulation.dt", "float", 0.005)
     types = {path.removeprefix("env."): info.type for path, info in listed.items()}
-    assert types["simulation.engine"] == "'auto' | 'mujoco' | 'genesis' | 'warp'"
+    assert types["simulation.engine"] == "'auto' | 'mujoco' | 'genesis'"
     assert types["simulation.seed"] == "int | None"
     assert types["rewards.foot_slip.func"] == "Callable"
     assert types["rewards.foot_slip.params.range"] == "tuple[float, float]"

@@ -89,7 +89,7 @@ def test_every_benchmark_takes_a_library_from_outside(capfd: pytest.CaptureFixtu
     made = bundle("training")
     assert (made["run"]["framework"], made["run"]["max_iterations"]) == ("toy", 3)
     assert (made["run"]["config"]["algorithm"], made["run"]["config"]["budget_unit"]) == ("hill climbing", "timesteps")
-    assert made["versions"]["packages"] == {"psutil": version("psutil")}
+    assert made["versions"]["packages"]["psutil"] == version("psutil")
     checkpoint = made["checkpoint_path"]
     assert read(Path(checkpoint).parent / "run.json")["budget"] == 3 * 8
     genelab("benchmark play", TASK, "--checkpoint", checkpoint, "--num-envs", "4", *few, "--out", "play")

@@ -14,7 +14,7 @@ from tests.transfers import Transfers
 pytestmark = pytest.mark.xdist_group("warp")  # one process compiles the kernels
 
 LANDS = {"Genelab-Velocity-Rough-Unitree-G1-v0": 4}
-"""When feet come down on a height field, where Warp keeps four points of contact and MuJoCo more; compared till then."""
+"""When feet land on a height field, where Warp keeps four points of contact and MuJoCo more; compared till then."""
 LOOSE = {"GeneLab-Franka-Pick-And-Place-v0": 1e-3}
 """How far things may be apart, m, where one is dropped on another."""
 
