@@ -115,7 +115,7 @@ def test_info_shows_terms_and_every_path(capfd: pytest.CaptureFixture[str]) -> N
     assert re.search(r"pole_ang_vel\s*│\s*3\s*│\s*frame_ang_vel\s*│\s*rad/s \(tip\)\s*│\s*±0.1", text)
     assert re.search(r"upright\s*│\s*3\s", text)
     assert "env.rewards.upright.weight: float = 3.0" in text
-    assert "env.simulation.engine: 'auto' | 'mujoco' | 'genesis' = auto" in text
+    assert "env.simulation.engine: 'auto' | 'mujoco' | 'genesis' | 'warp' = auto" in text
     assert "agent.max_iterations: int = 20" in text
 
 
@@ -256,7 +256,10 @@ def test_a_scene_warns_about_options_for_rl_and_plays(tmp_path: Path, capfd: pyt
         ([TASK, "--env.simulation.dtt", "1"], "env.simulation.dtt: no such key. Did you mean 'dt'?"),
         ([TASK, "env.rewards.uprigth.weight=1"], "env.rewards.uprigth: no such key. Did you mean 'upright'?"),
         ([TASK, "--env.simulation.dt", "fast"], "env.simulation.dt: expected float, got 'fast'"),
-        ([TASK, "env.simulation.engine=bullet"], "env.simulation.engine: expected 'auto' | 'mujoco' | 'genesis'"),
+        (
+            [TASK, "env.simulation.engine=bullet"],
+            "env.simulation.engine: expected 'auto' | 'mujoco' | 'genesis' | 'warp'",
+        ),
         ([TASK, "--dt", "0"], "Invalid value for '--dt': 0.0 is not in the range x>0."),
         ([TASK, "env.scene.num_envs=0"], "env.scene.num_envs: must be at least 1, got 0"),
         ([TASK, "--stps", "3"], "No such option '--stps'. (Did you mean"),

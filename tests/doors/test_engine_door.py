@@ -36,7 +36,7 @@ def test_every_verb_takes_an_engine_from_outside(capfd: pytest.CaptureFixture[st
     assert TASK in capfd.readouterr().out
     genelab("info", TASK, "--import", TOY)
     out = capfd.readouterr().out
-    assert "env.simulation.engine: 'auto' | 'mujoco' | 'genesis' | 'toy' = auto" in out
+    assert "env.simulation.engine: 'auto' | 'mujoco' | 'genesis' | 'warp' | 'toy' = auto" in out
     assert "env.simulation.engine_settings.toy.substeps: int | float = 1" in out
     genelab("play", TASK, *ON_TOY, "--steps", "5", "--agent", "random")
     assert "5 steps" in capfd.readouterr().out
@@ -54,7 +54,7 @@ def test_every_verb_takes_an_engine_from_outside(capfd: pytest.CaptureFixture[st
     genelab("benchmark runtime", TASK, *ON_TOY, "--num-steps", "2", "--warmup-steps", "1", "--out", "bench")
     (bundle,) = Path("bench").glob("*.json")
     assert read(bundle)["run"]["config"]["physics_backend"] == "toy"
-    assert read(bundle)["versions"]["packages"] == {"psutil": version("psutil")}
+    assert read(bundle)["versions"]["packages"]["psutil"] == version("psutil")
     genelab("report", "run", "--out", "report.html")
     few = ("--num-steps", "2", "--warmup-steps", "1", "--num-envs", "4")
     genelab("benchmark training", TASK, *ON_TOY, "--max-iterations", "2", "--quiet", "--out", "learned")
@@ -77,9 +77,10 @@ def test_a_resumed_run_ends_as_one_that_never_stopped() -> None:
 def test_all_engines_are_as_many_as_there_are(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here three with the toy, of which Genesis is not installed and a fourth cannot run; so two are compared."""
+    """Here four with the toy, of which Genesis and MuJoCo Warp are not installed; so two are compared."""
     genelab("train", TASK, *ON_TOY, "--max-iterations", "1", "--log-dir", "run", "--quiet")
-    monkeypatch.setitem(ENGINES._entries, "genesis", lacking_engine("genesis", extra="genesis"))
+    for name in ("genesis", "warp"):
+        monkeypatch.setitem(ENGINES._entries, name, lacking_engine(name, extra=name))
     words = ("--episodes", "4", "--num-envs", "4", "--out", "eval.json")
     genelab("eval", TASK, "run", "--import", TOY, "--engine", "all", *words)
     said = capfd.readouterr()
@@ -87,7 +88,7 @@ def test_all_engines_are_as_many_as_there_are(
     assert "4 episodes on mujoco and toy" in said.out
     report = read("eval.json")
     assert list(report["engines"]) == ["mujoco", "toy"]
-    assert report["not_run"] == ["genesis"]
+    assert report["not_run"] == ["genesis", "warp"]
     assert report["difference"] == report["differences"]["toy"]
     # The same masses on the same rail: an explicit step of 5 ms and an implicit one differ by little.
     assert abs(report["difference"]["return_mean"]) < 0.01
@@ -107,9 +108,9 @@ def test_what_it_cannot_express_is_refused_by_name(capfd: pytest.CaptureFixture[
 
 def test_an_engine_that_is_not_there_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["play", "GeneLab-Inverted-Pendulum-v0", "--engine", "toy"]) == 2
-    assert "'toy' is not one of 'auto', 'mujoco', 'genesis'" in capfd.readouterr().err
+    assert "'toy' is not one of 'auto', 'mujoco', 'genesis', 'warp'" in capfd.readouterr().err
     assert run(["play", "GeneLab-Inverted-Pendulum-v0", "env.simulation.engine=mujocco"]) == 2
-    assert "'auto' | 'mujoco' | 'genesis', got 'mujocco'. Did you mean 'mujoco'?" in capfd.readouterr().err
+    assert "'auto' | 'mujoco' | 'genesis' | 'warp', got 'mujocco'. Did you mean 'mujoco'?" in capfd.readouterr().err
     with pytest.raises(ConfigError, match=r"env.simulation.engine: 'genesys' is none of .* Did you mean 'genesis'"):
         SimulationCfg(engine="genesys").validate()
 

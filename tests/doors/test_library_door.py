@@ -73,7 +73,8 @@ def test_every_verb_takes_a_library_from_outside(
     assert run(["report", str(path), "--out", "report.html"]) == 0
     assert TASK in Path("report.html").read_text()
 
-    monkeypatch.setitem(ENGINES._entries, "genesis", lacking_engine("genesis"))
+    for name in ("genesis", "warp"):
+        monkeypatch.setitem(ENGINES._entries, name, lacking_engine(name))
     words = ("--import", ENGINE, "--engine", "all", "--episodes", "4", "--num-envs", "4", "--out", "eval.json")
     genelab("eval", TASK, str(path), *words)
     assert list(read("eval.json")["engines"]) == ["mujoco", "toy"]  # the engine from outside, too
@@ -88,7 +89,7 @@ def test_every_benchmark_takes_a_library_from_outside(capfd: pytest.CaptureFixtu
     made = bundle("training")
     assert (made["run"]["framework"], made["run"]["max_iterations"]) == ("toy", 3)
     assert (made["run"]["config"]["algorithm"], made["run"]["config"]["budget_unit"]) == ("hill climbing", "timesteps")
-    assert made["versions"]["packages"] == {"psutil": version("psutil")}
+    assert made["versions"]["packages"]["psutil"] == version("psutil")
     checkpoint = made["checkpoint_path"]
     assert read(Path(checkpoint).parent / "run.json")["budget"] == 3 * 8
     genelab("benchmark play", TASK, "--checkpoint", checkpoint, "--num-envs", "4", *few, "--out", "play")

@@ -290,7 +290,10 @@ def test_wrong_words_are_one_line_and_leave_no_file(
         ([TASK, str(checkpoint), "--vis"], "No such option '--vis'"),
         ([TASK, str(checkpoint), "--out", "/proc/eval.json"], "--out: cannot write /proc/eval.json"),
         (["GeneLab-Double-Inverted-Pendulum-v0", str(checkpoint)], "with other observations"),
-        ([TASK, str(checkpoint), "--engine", "bullet"], "'bullet' is not one of 'auto', 'mujoco', 'genesis', 'all'"),
+        (
+            [TASK, str(checkpoint), "--engine", "bullet"],
+            "'bullet' is not one of 'auto', 'mujoco', 'genesis', 'warp', 'all'",
+        ),
     ):
         assert run(["eval", *words]) == 2
         err = capfd.readouterr().err
@@ -299,14 +302,15 @@ def test_wrong_words_are_one_line_and_leave_no_file(
     assert sorted(tmp_path.iterdir()) == [tmp_path / "pipe", tmp_path / "taken"]
     assert Path("pipe").is_fifo()
     assert run(["play", TASK, "--engine", "all"]) == 2
-    assert "'all' is not one of 'auto', 'mujoco', 'genesis'" in capfd.readouterr().err
+    assert "'all' is not one of 'auto', 'mujoco', 'genesis', 'warp'" in capfd.readouterr().err
 
 
 def test_all_engines_are_compared_in_one_file(
     checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With an engine that pays 10 less in the place of Genesis."""
+    """Of two, with an engine that pays 10 less in the place of Genesis."""
     monkeypatch.setattr("genelab.rl.evaluator._evaluate", fake_evaluation)
+    monkeypatch.setattr(ENGINES, "runnable", lambda: (["mujoco", "genesis"], {}))
     out = tmp_path / "eval.json"
     assert run(["eval", TASK, str(checkpoint), "--engine", "all", "--out", str(out)]) == 0
     text = capfd.readouterr().out
@@ -364,6 +368,7 @@ def test_what_one_engine_gave_is_kept_if_the_next_crashes(
         return fake_evaluation(spec)
 
     monkeypatch.setattr("genelab.rl.evaluator._evaluate", crash)
+    monkeypatch.setattr(ENGINES, "runnable", lambda: (["mujoco", "genesis"], {}))
     out = tmp_path / "eval.json"
     with pytest.raises(KeyboardInterrupt):
         evaluate_task(TASK, checkpoint, compare="engines", out=out)

@@ -70,6 +70,13 @@ register_engine(
     packages=["genesis-world"],
     default_on="cuda",
 )
+register_engine(
+    "warp",
+    "genelab.sim.warp_engine:WarpEngine",
+    extra="warp",
+    packages=["mujoco-warp", "warp-lang"],
+    settings={"nconmax": 0, "njmax": 0, "contact_matches": 64, "deterministic": True},
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -53,13 +53,13 @@ class SimulationCfg:
     engine_settings: dict[str, dict[str, Any]] = field(default_factory=ENGINES.settings)
     """What only one engine knows, by its name: a third party's buffer sizes, say. See `register_engine`."""
     precision: Literal[32, 64] = 32
-    """Bits of the tensors the MDP sees, and of Genesis; MuJoCo always computes in 64."""
+    """Bits of the tensors the MDP sees, and of Genesis; MuJoCo always computes in 64, MuJoCo Warp in 32."""
     threads: Annotated[int, Bounds(0, 4096)] = 0
     """Physics threads of the MuJoCo engine; 0 is one per core. Results do not depend on it."""
     fresh_kinematics: bool = True
     """Body poses and velocities are of the end of the step. False: of its last substep's start, one `dt` old, which
     saves the MuJoCo engine a seventh of a quadruped's physics and a quarter of a cart-pole's. Joint and root state are
-    always of the end; Genesis always has both."""
+    always of the end; Genesis and MuJoCo Warp always have both."""
     gravity: tuple[Finite, Finite, Finite] | None = None
     """Gravity, m/s². None, here and below: as the models in the world say, else 9.81 down."""
     density: NonNegative | None = None

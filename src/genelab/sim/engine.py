@@ -12,9 +12,11 @@ above it asks which engine is below.
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import mujoco
@@ -44,6 +46,18 @@ class ModelError(EngineError, UsageError):
 
 Notify = Callable[[str], None]
 """Takes remarks to the user, a line each."""
+
+
+@contextmanager
+def told_if_slow(notify: Notify, message: str, seconds: float) -> Iterator[None]:
+    """Say why it takes so long, if it does: kernels are being compiled, say."""
+    timer = threading.Timer(seconds, notify, (message,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Engine(ABC):

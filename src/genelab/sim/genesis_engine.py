@@ -17,10 +17,8 @@ and solver parameters are combined by MuJoCo's rule (`genesis_contacts`), priori
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import mujoco
@@ -31,7 +29,7 @@ from torch import Tensor
 from genelab.sim import genesis_mapping as mapping
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import ContactQuery
-from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, Notify, assign
+from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, Notify, assign, told_if_slow
 from genelab.sim.genesis_fields import ModelFields, as_slice
 from genelab.sim.genesis_mapping import in_any_mode
 
@@ -42,18 +40,6 @@ _COMPILES_AFTER = 20.0
 """A build from the cache of kernels has ended by then, s."""
 
 _engines: weakref.WeakSet[GenesisEngine] = weakref.WeakSet()
-
-
-@contextmanager
-def _told_if_slow(notify: Notify, message: str, seconds: float) -> Iterator[None]:
-    """Say why it takes so long, if it does."""
-    timer = threading.Timer(seconds, notify, (message,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class GenesisEngine(Engine):
@@ -86,7 +72,7 @@ class GenesisEngine(Engine):
 
         self._gs = gs
         self._cache: dict[str, Tensor] = {}
-        with _told_if_slow(notify, _COMPILING, _COMPILES_AFTER):
+        with told_if_slow(notify, _COMPILING, _COMPILES_AFTER):
             self._scene, self._entity, terrain = mapping.build_scene(
                 self._gs, cfg, spec, self.model, num_envs, env_spacing
             )

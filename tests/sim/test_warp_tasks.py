@@ -1,0 +1,64 @@
+"""Tasks on MuJoCo Warp, beside MuJoCo."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from genelab import TASKS
+from genelab.envs import ManagerBasedEnv, make_env
+from genelab.sim.warp_engine import WarpEngine
+from tests.narrow import as_kind
+from tests.transfers import Transfers
+
+pytestmark = pytest.mark.xdist_group("warp")  # one process compiles the kernels
+
+LANDS = {"Genelab-Velocity-Rough-Unitree-G1-v0": 4}
+"""When feet land on a height field, where Warp keeps four points of contact and MuJoCo more; compared till then."""
+LOOSE = {"GeneLab-Franka-Pick-And-Place-v0": 1e-3}
+"""How far things may be apart, m, where one is dropped on another."""
+
+
+def made(task: str, engine: str) -> ManagerBasedEnv:
+    cfg = TASKS.get(task).env
+    cfg.scene.num_envs, cfg.seed = 2, 0
+    cfg.simulation.engine, cfg.simulation.vis = engine, False
+    cfg.simulation.fresh_kinematics = True  # which Warp always has
+    return make_env(cfg)
+
+
+@pytest.mark.parametrize("task", TASKS.ids())
+def test_a_task_goes_as_on_mujoco(task: str) -> None:
+    """From the same seed by the same actions, randomised models included: what is seen, and where everything is."""
+    mujoco, warp = envs = [made(task, engine) for engine in ("mujoco", "warp")]
+    seen = [env.reset(seed=0)[0] for env in envs]
+    draw = torch.Generator().manual_seed(0)
+    for step in range(LANDS.get(task, 5)):
+        place = LOOSE.get(task, 1e-5) if step else 1e-5
+        for name, group in seen[0].items():
+            assert (seen[1][name] - group).abs().max() < 20 * place, (step, name)
+        for name, unit in (("qpos", 1), ("body_pos", 1), ("qvel", 20), ("body_lin_vel", 20)):
+            apart = getattr(warp.scene.engine, name) - getattr(mujoco.scene.engine, name)
+            assert apart.abs().max() < unit * place, (step, name)
+        playback = mujoco.cfg.playback
+        action = playback(mujoco, step) if playback else torch.rand(2, mujoco.action_dim, generator=draw) - 0.5
+        seen = [env.step(action)[0] for env in envs]
+    assert as_kind(warp.scene.engine, WarpEngine).overflows == {}
+    for env in envs:
+        env.close()
+
+
+def test_above_the_engine_two_waits_for_the_device_are_left() -> None:
+    """The environment asks who ended, the events whose interval is over; actions are looked at on the CPU alone."""
+    env = made("GeneLab-Double-Inverted-Pendulum-v0", "warp")
+    env.reset(seed=0)
+    for _ in range(4):
+        action = torch.zeros(2, env.action_dim)
+        with Transfers() as transfers:
+            env.step(action)
+    assert sorted(transfers.found) == [
+        "aten::_local_scalar_dense in envs/manager_based_rl_env.py:_step",
+        "aten::nonzero in envs/manager_based_rl_env.py:_step",
+        "aten::nonzero in managers/events.py:advance",
+    ]
+    env.close()
