@@ -1,8 +1,8 @@
-"""Whether the physics of a task holds under a beginner's actions, and what it costs: `python -m benchmarks.solver TASK`.
+"""Whether physics holds under a beginner's actions, and what that costs: `python -m benchmarks.solver TASK`.
 
-A beginner's policy asks for anything: actions are normal noise, new in every control step. The same task is stepped with
-several limits of the solver's iterations, in turns of a thousandth of the whole, so that whatever else the machine does
-hits all of them. An environment whose physics diverges is counted and starts anew.
+A beginner's policy asks for anything: actions are normal noise, new in every control step. The same task is stepped
+with several limits of the solver's iterations, in turns of a thousandth of the whole, so that whatever else the machine
+does hits all of them. An environment whose physics diverges is counted and starts anew.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main() -> None:
         for _ in range(-(-args.steps // (per_turn * args.num_envs))):
             for limit, run in runs.items():
                 run.turn(per_turn, noises[limit], args.std)
-    print("| iterations | control steps | diverged | above 100 m/s or rad/s | peak | not converged | steps/s | per CPU s |")
+    print("| iterations | control steps | diverged | above 100 rad/s | peak | not converged | steps/s | per CPU s |")
     print("|---|---|---|---|---|---|---|---|")
     for limit, run in runs.items():
         engine = run.env.scene.engine

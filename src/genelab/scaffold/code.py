@@ -1,4 +1,4 @@
-"""Python values as a person would write them into a file: in double quotes, one to a line where one line is too long."""
+"""Python values as a person writes them into a file: in double quotes, one to a line where one line is too long."""
 
 from __future__ import annotations
 

@@ -117,7 +117,9 @@ def findings(found: Survey) -> dict[str, str]:
     start = f"keyframe {found.keyframe!r}" if found.keyframe else "as the file has it"
     start = f"{start}, root at {found.place[2]} m" if found.place else start
     if found.pose:
-        start += f", {_count(len(found.pose), 'joint')} moved inside their limits"
+        start += (
+            f", {_count(len(found.pose), 'joint')} moved inside {'its' if len(found.pose) == 1 else 'their'} limits"
+        )
     words = {
         "robot": f"{_count(found.bodies, 'body')}, {found.mass:.3g} kg, base {found.base}",
         "joints": f"{len(found.driven)} driven by {drives}",
@@ -217,9 +219,12 @@ def _tables(found: Survey) -> tuple[set[str], str]:
                 value = {key: number(one) if math.isfinite(one) else 1.0 for key, one in limits.items()}
             text += f"# {why}\n{assignment(constant, value)}"
             names.add(constant)
+    if len(set(_scales(found).values())) > 1:
+        text += f"# What an action of 1 is: a quarter of a radian, or 5 cm.\n{assignment('SCALE', _scales(found))}"
+        names.add("SCALE")
     if found.base == "planar":
-        text += "# All joints but those by which it travels.\n"
         one = next(iter(names)) if len(names) == 1 and set(found.joints) == set(found.driven) else ""
+        text += "# All joints but those by which it travels.\n"
         text += f"JOINTS = tuple({one})\n" if one else assignment("JOINTS", tuple(map(pattern, found.joints)))
         names.add("JOINTS")
     return names, text
@@ -246,22 +251,23 @@ def _solver(found: Survey) -> str:
 
 def _actions(found: Survey) -> str:
     """One row for each kind of target, in the order of the joints."""
+    scales = set(_scales(found).values())
+    position = repr(scales.pop()) if len(scales) == 1 else "SCALE"
     if not found.own:
-        return f'"position": mdp.JointPositionActionCfg(joint_names=tuple(SERVOS), scale={_scale(found, found.driven)}),'
+        return f'"position": mdp.JointPositionActionCfg(joint_names=tuple(SERVOS), scale={position}),'
     rows = []
     for kind, (constant, _) in _OWN.items():
-        mine = tuple(name for name in found.driven if found.own[name] == kind)
-        if mine:
+        if kind in found.own.values():
             joints = f"tuple({constant})" if kind == "effort" else constant
-            scale = {"effort": constant, "velocity": "1.0"}.get(kind) or _scale(found, mine)
+            scale = {"effort": constant, "velocity": "1.0", "position": position}[kind]
             rows.append(f'"{kind}": mdp.Joint{kind.capitalize()}ActionCfg(joint_names={joints}, scale={scale}),')
     return "\n            ".join(rows)
 
 
-def _scale(found: Survey, joints: tuple[str, ...]) -> str:
-    """What an action of 1 is for position targets: a quarter of a radian, or 5 cm."""
-    scales = {pattern(name): 0.05 if name in found.slides else 0.25 for name in joints}
-    return repr(next(iter(scales.values()))) if len(set(scales.values())) == 1 else literal(scales, indent=12, used=85)
+def _scales(found: Survey) -> dict[str, float]:
+    """What an action of 1 is for position targets, by joint."""
+    joints = [name for name in found.driven if found.own.get(name, "position") == "position"]
+    return {pattern(name): 0.05 if name in found.slides else 0.25 for name in joints}
 
 
 _DOES: dict[Kind, str] = {
@@ -288,7 +294,7 @@ _SERVOS = """
 _SENSORS = """
             sensors={"feet": ContactSensorCfg(entity="robot", bodies=FEET, other="world")},"""
 _AIR_TIME = """
-            "air_time": reward(mdp.air_time, 0.25, contact="feet", window=(0.1, 0.5), command="twist", threshold=0.1),"""
+            "air_time": reward(mdp.air_time, 0.2, contact="feet", window=(0.1, 0.5), command="twist", threshold=0.1),"""
 _TURN = """
             "track_ang_vel": reward(mdp.track_ang_vel_exp, 1.0, command="twist", std=0.5),"""
 _RESETS = {

@@ -104,7 +104,6 @@ class Survey:
         """Joints that act."""
         return tuple(self.own) or self.joints
 
-
     @property
     def kind(self) -> Kind:
         """What to ask of it: to move if it can, else to reach if it has something to reach with."""

@@ -196,7 +196,7 @@ def _weightless(robot: ET.Element, path: str) -> list[str]:
 
 
 def _balance(robot: ET.Element) -> None:
-    """Give tensors that are no inertia the mean of their diagonal, as MuJoCo does with axes that do not fit together."""
+    """Give tensors that are no inertia the mean of their diagonal, as MuJoCo does with axes that do not fit."""
     for tensor in robot.iterfind("link/inertial/inertia"):
         xx, xy, xz, yy, yz, zz = (float(tensor.get(key, 0.0)) for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
         axes = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
