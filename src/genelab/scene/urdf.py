@@ -68,7 +68,8 @@ def _find_meshes(robot: ET.Element, home: Path, packages: Mapping[str, str]) -> 
 
     Collada is converted, if there is something to convert it with: the files that were made, by name.
     """
-    left_out, made = [], dict[str, bytes]()
+    left_out, files = list[str](), list[tuple[ET.Element, Path]]()
+    converted: dict[Path, bytes] = {}
     for link in robot.iter("link"):
         for shape in [*link.findall("visual"), *link.findall("collision")]:
             mesh = shape.find("geometry/mesh")
@@ -77,11 +78,10 @@ def _find_meshes(robot: ET.Element, home: Path, packages: Mapping[str, str]) -> 
             name = mesh.get("filename", "")
             found = find_mesh(name, home, packages)
             if found is not None and found.suffix.lower() in _READABLE:
-                mesh.set("filename", str(found))
+                files.append((mesh, found))
             elif found is not None and found.suffix.lower() == ".dae" and (stl := _as_stl(str(found))) is not None:
-                name = f"{len(made)}_{found.stem}.stl"
-                made[name] = stl
-                mesh.set("filename", name)
+                files.append((mesh, found))
+                converted[found] = stl
             elif shape.tag == "visual":
                 link.remove(shape)
                 left_out.append(name)
@@ -94,7 +94,20 @@ def _find_meshes(robot: ET.Element, home: Path, packages: Mapping[str, str]) -> 
         more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
         kinds = ", ".join((*_READABLE, ".dae (pip install 'genelab[urdf]')"))
         _say_once(f"left out the visual mesh {left_out[0]}{more}: not found, or none of {kinds}")
-    return made
+    return _name_files(files, converted)
+
+
+def _name_files(files: list[tuple[ET.Element, Path]], converted: Mapping[Path, bytes]) -> dict[str, bytes]:
+    """Write into each mesh where it is. If some were converted all are given as bytes: MuJoCo loses paths of files that
+    stand beside bytes when it attaches a model."""
+    given: dict[str, bytes] = {}
+    names: dict[Path, str] = {}
+    for mesh, path in files:
+        if converted and path not in names:
+            names[path] = f"{len(names)}_{path.stem}{'.stl' if path in converted else path.suffix}"
+            given[names[path]] = converted[path] if path in converted else path.read_bytes()
+        mesh.set("filename", names.get(path, str(path)))
+    return given
 
 
 @functools.lru_cache(maxsize=256)
@@ -191,7 +204,7 @@ def _weightless(robot: ET.Element, path: str) -> list[str]:
     ]
     if guessed:
         more = f" and {len(guessed) - 1} more have" if len(guessed) > 1 else " has"
-        _say_once(f"{path}: link {guessed[0]!r}{more} no <inertial>: it weighs what its shapes do at 1000 kg/m³")
+        _say_once(f"{path}: link {guessed[0]!r}{more} no <inertial>: shapes there weigh 1000 kg/m³")
     return [link for link, group in link_of.items() if link not in with_mass and group in weighed]
 
 
