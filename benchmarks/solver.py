@@ -8,6 +8,7 @@ does hits all of them. An environment whose physics diverges is counted and star
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from dataclasses import dataclass
 
@@ -73,7 +74,7 @@ def main() -> None:
     per_turn = max(1, args.steps // (turns * args.num_envs))
     runs = {limit: Run(make(args.task, args.num_envs, limit, args.threads)) for limit in args.iterations}
     noises = {limit: torch.Generator().manual_seed(0) for limit in runs}
-    with torch.inference_mode():
+    with torch.inference_mode(), contextlib.suppress(KeyboardInterrupt):  # what there is by then is printed
         for _ in range(-(-args.steps // (per_turn * args.num_envs))):
             for limit, run in runs.items():
                 run.turn(per_turn, noises[limit], args.std)

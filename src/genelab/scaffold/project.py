@@ -293,8 +293,10 @@ _SERVOS = """
     )"""
 _SENSORS = """
             sensors={"feet": ContactSensorCfg(entity="robot", bodies=FEET, other="world")},"""
-_AIR_TIME = """
-            "air_time": reward(mdp.air_time, 0.2, contact="feet", window=(0.1, 0.5), command="twist", threshold=0.1),"""
+_AIR_TIME = (
+    '\n            "air_time": reward(mdp.air_time, 0.25, contact="feet", window=(0.1, 0.5), '
+    'command="twist", threshold=0.1),'
+)
 _TURN = """
             "track_ang_vel": reward(mdp.track_ang_vel_exp, 1.0, command="twist", std=0.5),"""
 _RESETS = {

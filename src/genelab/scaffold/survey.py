@@ -189,7 +189,7 @@ def _look(scene: Scene, keyframe: str | None, dt: float) -> Survey:
     if base == "free" and abs(low) >= 0.03 and not _weightless(model):
         place = (0.0, 0.0, float(f"{root[2] - low + 0.005:.3f}"))
     limits = {} if own is None else dict(zip(own.joint_names, own.drive()["effort_limit"], strict=True))
-    gains = {} if follows else {name: _gains(model, data, joints[name], len(feet)) for name in kept}
+    gains = {} if follows else {name: _gains(model, data, joints[name], len(feet), dt) for name in kept}
     sides, mirror = _mirror(robot, [robot.joint_names.index(name) for name in (tuple(follows) or kept)])
     return Survey(
         base=base,
@@ -300,9 +300,10 @@ def _tip(model: mujoco.MjModel, bodies: list[int]) -> int:
     return max(bodies, key=joints_above)
 
 
-def _gains(model: mujoco.MjModel, data: mujoco.MjData, joint: int, feet: int) -> Gains:
+def _gains(model: mujoco.MjModel, data: mujoco.MjData, joint: int, feet: int, dt: float) -> Gains:
     """Effort: the file's limit, else twice what holds the load with the limb stretched out. Stiffness: that effort at
-    half a radian (a tenth of a metre). Damping: 0.7 of critical for the inertia of the limb in the model's pose."""
+    half a radian (a tenth of a metre), or as much as one physics step can follow, a radian of a swing. Damping: 0.7 of
+    critical for the inertia of the limb in the model's pose."""
     body, dof = int(model.jnt_bodyid[joint]), int(model.jnt_dofadr[joint])
     below = [i for i in range(model.nbody) if i == body or body in _ancestors(model, i)]
     slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
@@ -312,7 +313,7 @@ def _gains(model: mujoco.MjModel, data: mujoco.MjData, joint: int, feet: int) ->
         length = max(float(np.linalg.norm(data.xipos[i] - data.xanchor[joint])) for i in below)
         carried = max(float(model.body_subtreemass[body]), float(model.body_mass.sum()) / feet if feet else 0.0)
         effort = 2.0 * 9.81 * carried * (1.0 if slide else max(length, 0.01))
-    stiffness = effort / (0.1 if slide else 0.5)
+    stiffness = min(effort / (0.1 if slide else 0.5), 1.0 / (dt**2 * max(float(model.dof_invweight0[dof]), 1e-9)))
     inertia = float(model.dof_M0[dof])
     damping = 2.0 * 0.7 * math.sqrt(stiffness * inertia)
     return Gains(effort=number(effort), stiffness=number(stiffness), damping=number(damping))

@@ -96,8 +96,8 @@ def robot_cfg() -> ArticulationCfg:
 
 SERVOS = """\
 # The file has no actuators, so these are proposed. Effort: the file's limit, else twice what holds the load with the
-# limb stretched out. Stiffness: that effort at half a radian (a tenth of a metre). Damping: 0.7 of critical for the
-# inertia of the limb in the model's pose.
+# limb stretched out. Stiffness: that effort at half a radian (a tenth of a metre), or as much as one physics step can
+# follow. Damping: 0.7 of critical for the inertia of the limb in the model's pose.
 SERVOS = {
     # joint: effort limit (N·m), stiffness (N·m/rad), damping (N·m·s/rad)
 $rows}
