@@ -7,6 +7,7 @@ import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import mujoco
@@ -90,9 +91,9 @@ def test_robots_with_meshes_are_not_changed_either(make_scene: Callable[..., Sce
         lacking("no genesis-world, which ships the models")
     path = str(Path(genesis.submodule_search_locations[0]) / "assets" / name)
     urdf, balance = name.endswith(".urdf"), {"compiler": {"balanceinertia": "true"}}
-    options = {"path": path, **(balance if urdf else {})}
-    read = urdf_file if urdf else mjcf_file
-    alone = read(**options).compile()  # type: ignore[operator]
+    options: dict[str, Any] = {"path": path, **(balance if urdf else {})}
+    read: Callable[..., mujoco.MjSpec] = urdf_file if urdf else mjcf_file
+    alone = read(**options).compile()
     cfg = ArticulationCfg(spec=read, spec_args=options, actuators={} if urdf else {"own": XmlActuatorCfg()})
     model = make_scene({"robot": cfg}, num_envs=1, dt=0.005).engine.model
     assert alone.nmesh > 5

@@ -35,16 +35,16 @@ def command(pattern: str, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console, rows = Console(), [(entry.id, _learner(entry) or "playback only", entry.description) for entry in entries]
+    console, lines = Console(), [(entry.id, _learner(entry) or "playback only", entry.description) for entry in entries]
     if console.width < _WIDE:  # a table would leave a word to the line for what a task is
-        for task, learner, description in rows:
+        for task, learner, description in lines:
             about = textwrap.fill(description, console.width, initial_indent="    ", subsequent_indent="    ")
             click.echo(f"{task} · {learner}\n{about}")
         return
     table = Table("task", "learner", "what it is")
     table.columns[0].no_wrap = True
-    for row in rows:
-        table.add_row(*row)
+    for line in lines:
+        table.add_row(*line)
     console.print(table)
 
 
