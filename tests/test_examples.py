@@ -101,3 +101,60 @@ def test_the_command_and_the_event_of_the_guide_play(
     assert env.robot.joint_vel.abs().max() > 0.05  # a gust blew
     env.close()
     monkeypatch.delitem(sys.modules, "my_visits", raising=False)
+
+
+ROBOT = """
+<mujoco>
+  <worldbody>
+    <body name="base" pos="0 0 .3"><geom size=".1"/>
+      <body name="arm"><joint name="arm_1" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 .2" size=".02"/></body>
+    </body>
+  </worldbody>
+  <actuator><position joint="arm_1" kp="20"/></actuator>
+  <keyframe><key name="home" qpos=".3"/></keyframe>
+</mujoco>
+"""
+LINK = '<inertial><mass value="1"/><inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/></inertial>'
+URDF = f"""
+<robot name="go2"><link name="trunk">{LINK}</link><link name="leg">{LINK}</link>
+  <joint name="FL_hip_joint" type="continuous"><parent link="trunk"/><child link="leg"/><axis xyz="0 1 0"/></joint>
+</robot>
+"""
+
+
+def test_the_robots_of_the_guide_come_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from genelab.scene import Scene, SceneCfg
+    from genelab.sim import SimulationCfg
+
+    (tmp_path / "robot.xml").write_text(ROBOT)
+    (tmp_path / "go2/urdf").mkdir(parents=True)
+    (tmp_path / "go2/urdf/go2.urdf").write_text(URDF)
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/bring-a-robot.md").read_text(), re.DOTALL)
+    starts = []
+    for block in blocks:
+        names: dict[str, Any] = {}
+        exec(compile(block, "bring-a-robot.md", "exec"), names)
+        scene = Scene(SceneCfg(entities={"robot": names["robot"]}), SimulationCfg())
+        scene.reset(None)
+        robot = scene.articulation("robot")
+        starts.append((robot.joint_names, robot.is_fixed_base, round(robot.joint_pos[0, 0].item(), 6)))
+        scene.engine.close()
+    assert starts == [(["arm_1"], True, 0.0), (["arm_1"], True, 0.3), (["FL_hip_joint"], False, 0.0)]
+
+
+def test_the_loop_of_the_gymnasium_page_runs() -> None:
+    match = re.search(r"```python\n(.*?)```", (ROOT / "docs/gymnasium.md").read_text(), re.DOTALL)
+    assert match is not None
+    names: dict[str, Any] = {}
+    exec(compile(match[1], "gymnasium.md", "exec"), names)
+    assert names["observations"].shape[0] == names["rewards"].shape[0] == 16
+
+
+def test_what_the_doors_show_is_python_that_registers_what_it_says() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/doors.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 6
+    for block in blocks:
+        imports = [line for line in block.splitlines() if re.match(r"from genelab[\w.]* import |import ", line)]
+        exec("\n".join(imports), {})
+        compile(block, "doors.md", "exec")

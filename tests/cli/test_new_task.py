@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,16 @@ ARM = f"""
     <axis xyz="0 1 0"/></joint>
 </robot>
 """
+FINGERS = (
+    ARM.replace("</robot>", "")
+    + "".join(
+        f'<link name="{side}">{INERTIA}{BOX}</link><joint name="{side}_finger" type="prismatic"><parent link="hand"/>'
+        f'<child link="{side}"/><origin xyz="0 {y} .3"/><axis xyz="0 1 0"/>'
+        '<limit lower="0" upper=".04" effort="20" velocity="1"/></joint>'
+        for side, y in (("left", 0.1), ("right", -0.1))
+    ).replace('izz=".01"', 'izz=".03"', 1)
+    + "</robot>"
+)
 LEGS = "".join(
     f'<body name="{name}_leg" pos="{x} {y} 0"><joint name="{name}_hip" axis="0 1 0" range="-60 60"/>'
     '<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03" mass=".5"/>'
@@ -62,16 +73,27 @@ def works(project: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module.test_the_task_steps()
 
 
+def reads_well(project: Path) -> None:
+    """Formatted and linted as a person would have it, by the project's own settings."""
+    for words in (["format", "--check", "--diff"], ["check"]):
+        lint = [sys.executable, "-m", "ruff", *words, "--no-cache", "."]
+        result = subprocess.run(lint, cwd=project, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout
+    assert "| robot |" in (project / "README.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("robot", "told"),
     [
         ("ant.xml", ("base free", "8 driven by the file's own actuators", "kind velocity", "the file's floor")),
         ("half_cheetah.xml", ("14 kg, base planar", "feet     bfoot, ffoot", "kind velocity")),
         ("inverted_pendulum.xml", ("base fixed", "1 driven by the file's own actuators", "kind blank")),
-        (DOG, ("keyframe 'home'", "feet     FL_leg, FR_leg, RL_leg, RR_leg", "('FL', 'FR')", "position servos")),
-        (ARM, ("2 kg, base fixed", "2 driven by position servos", "1 joints moved inside", "kind reach")),
+        (DOG, ("keyframe 'home'", "feet     FL_leg, FR_leg, RL_leg, RR_leg", "FL and FR, RL", "position servos")),
+        (ARM, ("2 kg, base fixed", "2 driven by position servos", "1 joint moved inside its limits", "kind reach")),
+        # Fingers are no feet, and an inertia that no body can have is mended and told of.
+        (FINGERS, ("4 kg, base fixed", "mended   balanceinertia: the inertia of 'left'", "kind reach")),
     ],
-    ids=["ant", "half_cheetah", "inverted_pendulum", "dog", "arm"],
+    ids=["ant", "half_cheetah", "inverted_pendulum", "dog", "arm", "fingers"],
 )
 def test_a_robot_of_others_becomes_a_project_that_steps(
     robot: str,
@@ -91,6 +113,7 @@ def test_a_robot_of_others_becomes_a_project_that_steps(
     for words in told:
         assert words in out
     works(tmp_path / name, name, monkeypatch)
+    reads_well(tmp_path / name)
     if "ant" in robot:
         task = next(line.split()[-1] for line in out.splitlines() if "Next:" in line)
         options = [
@@ -112,8 +135,8 @@ def test_proposals_stand_in_the_files(tmp_path: Path) -> None:
     source.write_text(DOG)
     assert run(["new-task", "brought_dog", "--from", str(source), "--dir", str(tmp_path)]) == 0
     text = (tmp_path / "brought_dog/brought_dog/robot.py").read_text()
-    assert 'init_state=InitialStateCfg(keyframe="home", pos=(0.0, 0.0, 0.3' in text
-    assert "stiffness=12.0" in text  # 5.9 N·m at half a radian; they hold twice 8 kg / 4 feet at 0.15 m
+    assert 'keyframe="home",\n            pos=(0.0, 0.0, 0.3' in text
+    assert '"FL_hip": (5.9, 12.0, ' in text  # 5.9 N·m at half a radian; they hold twice 8 kg / 4 feet at 0.15 m
     task = (tmp_path / "brought_dog/brought_dog/task.py").read_text()
     assert 'SimulationCfg(dt=0.004, solver=SolverCfg(integrator="implicitfast"))' in task
     assert "decimation=5" in task

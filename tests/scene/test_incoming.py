@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import mujoco
@@ -12,14 +15,33 @@ import numpy as np
 import pytest
 
 from genelab.errors import ConfigError
-from genelab.scene import ArticulationCfg, EntityCfg, InitialStateCfg, RigidObjectCfg, Scene, mjcf_file, mjcf_text
+from genelab.scene import (
+    ArticulationCfg,
+    EntityCfg,
+    InitialStateCfg,
+    RigidObjectCfg,
+    Scene,
+    XmlActuatorCfg,
+    mjcf_file,
+    mjcf_text,
+    urdf_file,
+)
 from genelab.scene.incoming import Incoming
 from genelab.sim import ModelError, SolverCfg
 from genelab.sim.genesis_mapping import inexpressible
 from genelab.sim.options import _ORDER
+from tests.lacking import lacking
 
 ASSETS = Path(gymnasium.__file__).parent / "envs/mujoco/assets"
 FILES = sorted(path.name for path in ASSETS.glob("*.xml"))
+WITH_MESHES = (
+    "xml/franka_emika_panda/panda.xml",
+    "xml/universal_robots_ur5e/ur5e.xml",
+    "urdf/go2/urdf/go2.urdf",
+    "urdf/kuka_iiwa/model.urdf",
+    "urdf/anymal_c/urdf/anymal_c.urdf",
+)
+"""Robots in the wheel of genesis-world, which has the files and need not be imported."""
 ARRAYS = (
     *("body_mass", "body_inertia", "body_ipos", "body_iquat", "body_pos", "body_quat"),
     *("jnt_type", "jnt_axis", "jnt_range", "jnt_stiffness", "dof_damping", "dof_armature", "dof_frictionloss"),
@@ -60,6 +82,26 @@ def test_models_of_others_are_not_changed_by_coming_in(
         if said & 1 << _ORDER.index(option):
             assert getattr(model.opt, option) == getattr(alone.opt, option)
     assert list(tmp_path.iterdir()) == []  # no MUJOCO_LOG.TXT
+
+
+@pytest.mark.parametrize("name", WITH_MESHES)
+def test_robots_with_meshes_are_not_changed_either(make_scene: Callable[..., Scene], name: str) -> None:
+    genesis = importlib.util.find_spec("genesis")
+    if genesis is None or not genesis.submodule_search_locations:
+        lacking("no genesis-world, which ships the models")
+    path = str(Path(genesis.submodule_search_locations[0]) / "assets" / name)
+    urdf, balance = name.endswith(".urdf"), {"compiler": {"balanceinertia": "true"}}
+    options: dict[str, Any] = {"path": path, **(balance if urdf else {})}
+    read: Callable[..., mujoco.MjSpec] = urdf_file if urdf else mjcf_file
+    alone = read(**options).compile()
+    cfg = ArticulationCfg(spec=read, spec_args=options, actuators={} if urdf else {"own": XmlActuatorCfg()})
+    model = make_scene({"robot": cfg}, num_envs=1, dt=0.005).engine.model
+    assert alone.nmesh > 5
+    for array in (*ARRAYS, "mesh_vert"):
+        np.testing.assert_allclose(getattr(model, array), getattr(alone, array), rtol=1e-12, err_msg=array)
+    if urdf:
+        masses = [float(mass.get("value", 0)) for mass in ET.parse(path).iterfind("link/inertial/mass")]
+        assert alone.body_mass.sum() == pytest.approx(sum(masses))
 
 
 def test_a_total_mass_holds_for_the_model_that_asks_for_it_alone(make_scene: Callable[..., Scene]) -> None:

@@ -102,6 +102,35 @@ def test_a_mimic_joint_follows(make_scene: Callable[..., Scene], gripper: Path) 
     assert right == pytest.approx(0.02 - 0.5 * left, abs=2e-3)
 
 
+def test_a_link_without_inertial_weighs_nothing_beside_one_that_has(
+    gripper: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text, box = gripper.read_text(), "<collision><geometry><box size='1 1 1'/></geometry></collision>"
+    joint = "<joint name='on' type='fixed'><parent link='left'/><child link='plate'/></joint>"
+    plate = f"<link name='plate'>{box}</link>{joint}"
+    gripper.write_text(text.replace("</robot>", f"{plate}</robot>"))
+    model = urdf_file(str(gripper)).compile()
+    assert model.body("plate").mass == 0.0  # MuJoCo alone would give it a tonne
+    assert model.body_mass.sum() == pytest.approx(8.0)
+    gripper.write_text(text.replace("</robot>", f"{plate.replace('fixed', 'continuous')}</robot>"))
+    with caplog.at_level(logging.WARNING):
+        assert urdf_file(str(gripper)).compile().body("plate").mass == 1000.0  # it moves by itself
+    assert "link 'plate' has no <inertial>: shapes there weigh 1000 kg/m³" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "tensor", ['ixx=".01" iyy=".01" izz=".03" ixy="0"', 'ixx=".01" iyy=".02" izz=".02" ixy=".03"'], ids=["axes", "full"]
+)
+def test_an_inertia_that_no_body_can_have_is_balanced_on_request(gripper: Path, tensor: str) -> None:
+    text = gripper.read_text()
+    gripper.write_text(text.replace('ixx=".01" iyy=".01" izz=".01" ixy="0"', tensor, 1))
+    with pytest.raises(ValueError, match="inertia must"):
+        urdf_file(str(gripper)).compile()
+    model = urdf_file(str(gripper), compiler={"balanceinertia": "true"}).compile()
+    assert model.body("palm").inertia == pytest.approx([0.05 / 3] * 3)
+    assert model.body("left").inertia == pytest.approx([0.01] * 3)
+
+
 def test_what_a_urdf_lacks_is_named(gripper: Path) -> None:
     text = gripper.read_text()
     for change, message in (
@@ -164,7 +193,7 @@ def test_files_given_as_bytes_are_packed(make_scene: Callable[..., Scene]) -> No
     assert pack(scene.spec)["assets/cube.obj"] == CUBE.encode()
 
 
-def test_collada_is_converted_to_metres(gripper: Path) -> None:
+def test_collada_is_converted_to_metres(make_scene: Callable[..., Scene], gripper: Path) -> None:
     trimesh, collada = pytest.importorskip("trimesh"), pytest.importorskip("collada")
     box = trimesh.creation.box((100.0, 200.0, 300.0))
     logo = gripper.parents[1] / "meshes/logo.dae"
@@ -177,3 +206,4 @@ def test_collada_is_converted_to_metres(gripper: Path) -> None:
     start, count = model.mesh_vertadr[1], model.mesh_vertnum[1]
     spans = np.ptp(model.mesh_vert[start : start + count], axis=0)
     assert sorted(spans.tolist()) == pytest.approx([0.1, 0.2, 0.3])
+    assert make_scene({"robot": robot(gripper)}, num_envs=1).engine.model.nmesh == 2  # beside one that is read as it is

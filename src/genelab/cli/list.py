@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 import click
 
@@ -10,6 +11,9 @@ from genelab.cli.command import Command, import_option
 from genelab.config import TASKS
 from genelab.config.registry import ASK, TaskEntry
 from genelab.errors import GenelabError
+
+_WIDE = 120
+"""Columns from which on there is a table."""
 
 
 @click.command("list", cls=Command)
@@ -31,11 +35,17 @@ def command(pattern: str, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    console, lines = Console(), [(entry.id, _learner(entry) or "playback only", entry.description) for entry in entries]
+    if console.width < _WIDE:  # a table would leave a word to the line for what a task is
+        for task, learner, description in lines:
+            about = textwrap.fill(description, console.width, initial_indent="    ", subsequent_indent="    ")
+            click.echo(f"{task} · {learner}\n{about}")
+        return
     table = Table("task", "learner", "what it is")
     table.columns[0].no_wrap = True
-    for entry in entries:
-        table.add_row(entry.id, _learner(entry) or "playback only", entry.description)
-    Console().print(table)
+    for line in lines:
+        table.add_row(*line)
+    console.print(table)
 
 
 def _learner(entry: TaskEntry) -> str | None:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from string import Template
-from typing import Literal, get_args
+from typing import Any, get_args
 
 import mujoco
 
 from genelab.errors import UsageError
 from genelab.scaffold import templates
-from genelab.scaffold.survey import Survey
+from genelab.scaffold.code import WIDTH, assignment, literal, number, pattern
+from genelab.scaffold.survey import Kind, Survey
 from genelab.scene import mjcf_file, urdf_file
 from genelab.scene.pack import WORLD, pack
 from genelab.scene.urdf import find_mesh
 
-Kind = Literal["velocity", "reach", "blank"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def project_files(name: str, model: Path, kind: Kind, found: Survey, *, floating_base: bool) -> dict[str, bytes]:
+def project_files(name: str, model: Path, kind: Kind, found: Survey) -> dict[str, bytes]:
     """The files by their names in the project's directory."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise UsageError(f"{name!r} is no name for a package: use small letters, digits and _, as in my_robot")
@@ -31,11 +30,12 @@ def project_files(name: str, model: Path, kind: Kind, found: Survey, *, floating
         raise UsageError("a robot that is fixed to the world cannot walk: pass `kind='reach'` or `kind='blank'`")
     if kind == "reach" and not found.reach > 0.0:
         raise UsageError("this robot has nothing to reach with: pass `kind='blank'`")
-    words = _words(name, model, kind, found, floating_base)
+    words = _words(name, model, kind, found)
     task = getattr(templates, kind.upper())
     texts = {
         "pyproject.toml": templates.PYPROJECT,
         "README.md": templates.README,
+        ".gitignore": templates.IGNORED,
         f"{name}/__init__.py": templates.INIT,
         f"{name}/robot.py": templates.ROBOT,
         f"{name}/task.py": templates.HEAD + task + templates.AGENT,
@@ -52,10 +52,13 @@ def _used_imports(text: str) -> str:
     def kept(line: re.Match[str]) -> str:
         names = line[2].split(", ")
         rest = text.replace(line[0], "")
-        used = sorted((name for name in names if re.search(rf"\b{name.split(' as ')[-1]}\b", rest)), key=names.index)
-        return f"{line[1]}{', '.join(used)}\n" if used else ""
+        used = [name for name in names if re.search(rf"\b{name.split(' as ')[-1]}\b", rest)]
+        line_ = f"{line[1]}{', '.join(used)}"
+        if len(line_) > WIDTH:
+            line_ = f"{line[1]}({''.join(f'{chr(10)}    {name},' for name in used)}\n)"
+        return f"{line_}\n" if used else ""
 
-    return re.sub(r"^(from genelab[\w.]* import )(.*)\n", kept, text, flags=re.MULTILINE)
+    return re.sub(r"^(from [\w.]+ import )(.*)\n", kept, text, flags=re.MULTILINE)
 
 
 def model_files(model: Path) -> dict[str, bytes]:
@@ -108,86 +111,137 @@ def task_id(name: str, kind: Kind) -> str:
     return f"{'-'.join(word.capitalize() for word in name.split('_'))}-{kind.capitalize()}-v0"
 
 
-def _words(name: str, model: Path, kind: Kind, found: Survey, floating_base: bool) -> dict[str, str]:
-    urdf = model.suffix.lower() == ".urdf"
-    speed = _number(0.5 * math.sqrt(9.81 * max(found.height, 0.05)))
-    target = next(iter(found.own.values()), "position")
-    servo = not found.own
+def findings(found: Survey) -> dict[str, str]:
+    """What was found and guessed, in words."""
+    drives = "the file's own actuators" if found.own else "position servos, gains proposed from the model"
+    start = f"keyframe {found.keyframe!r}" if found.keyframe else "as the file has it"
+    start = f"{start}, root at {found.place[2]} m" if found.place else start
+    if found.pose:
+        start += (
+            f", {_count(len(found.pose), 'joint')} moved inside {'its' if len(found.pose) == 1 else 'their'} limits"
+        )
+    words = {
+        "robot": f"{_count(found.bodies, 'body')}, {found.mass:.3g} kg, base {found.base}",
+        "joints": f"{len(found.driven)} driven by {drives}",
+        "start": start,
+        "feet": ", ".join(found.feet) or "none found",
+        "mirror": f"none: {found.mirror}" if found.mirror else f"left and right are {_pairs(found)} in names",
+        "ground": "the file's floor" if found.has_floor else "a plane",
+    }
+    if found.left:
+        words["joints"] += f"; {_count(found.left, 'actuator')} on tendons or sites stay at 0"
+    if found.mended:
+        words["mended"] = "; ".join(found.mended)
+    return words
+
+
+def _count(count: int, what: str) -> str:
+    many = what.removesuffix("y") + "ies" if what.endswith("y") else f"{what}s"
+    return f"{count} {what if count == 1 else many}"
+
+
+def _pairs(found: Survey) -> str:
+    return ", ".join(f"{left} and {right}" for left, right in found.sides)
+
+
+def _words(name: str, model: Path, kind: Kind, found: Survey) -> dict[str, str]:
+    title = " ".join(word.capitalize() for word in name.split("_"))
+    speed = number(0.5 * math.sqrt(9.81 * max(found.height, 0.05)))
+    planar = found.base == "planar"
+    names, tables = _tables(found)
     return {
         "name": name,
         "id": task_id(name, kind),
-        "kind": kind,
         "file": model.name,
-        "title": " ".join(word.capitalize() for word in name.split("_")),
-        "reader": "urdf_file" if urdf else "mjcf_file",
-        "arguments": f"str(MODEL), floating_base={floating_base}" if urdf else "str(MODEL)",
-        "actuator_class": "ImplicitPdActuatorCfg" if servo else "XmlActuatorCfg",
-        "actuators": _servos(found) if servo else _own(found),
+        "title": title,
+        "does": _DOES[kind],
+        "findings": "\n".join(f"| {what} | {words} |" for what, words in findings(found).items()),
+        "reader": "urdf_file" if model.suffix.lower() == ".urdf" else "mjcf_file",
+        "read": _read(model, found),
+        "tables": tables,
+        "brought": ", ".join(sorted(names)),
+        "servos": "" if found.own else _SERVOS,
+        "actuators": "XmlActuatorCfg()" if found.own else "servos",
         "init_state": _init_state(found),
-        "sides": repr(found.sides),
-        "solver": _solver(found),
-        "dt": f"{found.dt:g}",
+        "sides": literal(found.sides, indent=8, used=14),
+        "simulation": f"SimulationCfg(dt={found.dt:g}{_solver(found)})",
         "decimation": str(max(1, round(0.02 / found.dt))),
         "terrain": "None" if found.has_floor else "PlaneCfg()",
-        "terrain_why": "the robot's file has a floor" if found.has_floor else "a plane",
-        "actions": _actions(found, target),
-        "speed": speed,
-        "half_speed": _number(float(speed) / 2),
-        "back_speed": "0.0" if found.base == "planar" else f"-{speed}",
-        "side_range": "(0.0, 0.0)"
-        if found.base == "planar"
-        else f"(-{_number(float(speed) / 2)}, {_number(float(speed) / 2)})",
-        "turn_range": "(0.0, 0.0)" if found.base == "planar" else "(-1.0, 1.0)",
-        "reset": _RESETS["free" if found.base == "free" else "other"],
-        "height": _number(found.height),
-        "low": _number(0.5 * found.height),
-        "feet": repr(found.feet),
-        "sensors": _sensors(found),
+        "terrain_why": "  # the robot's file has a floor" if found.has_floor else "",
+        "actions": _actions(found),
+        "joint_obs": ", asset=part(joints=JOINTS)" if planar else "",
+        "speed": repr(speed),
+        "half_speed": repr(number(speed / 2)),
+        "back_speed": "0.0" if planar else f"-{speed}",
+        "side_range": "(0.0, 0.0)" if planar else f"(-{number(speed / 2)}, {number(speed / 2)})",
+        "turn_range": "(0.0, 0.0)" if planar else "(-1.0, 1.0)",
+        "turn_reward": "" if planar else _TURN,
+        "resets": _RESETS["free" if found.base == "free" else "other"],
+        "low": repr(number(0.5 * found.height)),
+        "feet": assignment("FEET", tuple(map(pattern, found.feet))) if found.feet else "",
+        "sensors": _SENSORS if found.feet else "",
         "air_time": _AIR_TIME if found.feet else "",
-        "tip": found.tip,
+        "tip": literal(found.tip),
         "centre": repr(found.tip_at),
-        "span": _number(max(0.1, 0.4 * found.reach)),
+        "span": repr(number(max(0.1, 0.4 * found.reach))),
         "width": str(len(found.driven)),
         "mass": f"{found.mass:.6g}",
     }
 
 
-def _number(value: float) -> str:
-    return repr(float(f"{value:.2g}"))
+def _read(model: Path, found: Survey) -> str:
+    if model.suffix.lower() != ".urdf":
+        return "mjcf_file(str(MODEL))"
+    words = f"str(MODEL), floating_base={found.floating_base}"
+    return f"urdf_file({words}, compiler=MENDED)" if found.compiler else f"urdf_file({words})"
 
 
-def _per_joint(values: Mapping[str, float]) -> str:
-    """One number, or a dict by joint name."""
-    if len(set(values.values())) == 1:
-        return repr(next(iter(values.values())))
-    return "{" + ", ".join(f"{re.escape(name)!r}: {value!r}" for name, value in values.items()) + "}"
-
-
-def _servos(found: Survey) -> str:
-    columns = {key: {name: getattr(one, key) for name, one in found.gains.items()} for key in ("stiffness", "damping")}
-    effort = {name: one.effort for name, one in found.gains.items()}
-    names = ", ".join(repr(re.escape(name)) for name in found.gains)
-    return f"""ImplicitPdActuatorCfg(
-                joint_names=({names},),
-                # The file has no actuators. Effort: its own limit, else twice what holds the load with the limb
-                # stretched out. Stiffness: that effort at half a radian (a tenth of a metre). Damping: 0.7 of critical
-                # for the inertia of the limb in the model's pose.
-                effort_limit={_per_joint(effort)},
-                stiffness={_per_joint(columns["stiffness"])},
-                damping={_per_joint(columns["damping"])},
-            )"""
-
-
-def _own(found: Survey) -> str:
-    names = ", ".join(repr(re.escape(name)) for name in found.own)
-    return f"XmlActuatorCfg(joint_names=({names},))"
+def _tables(found: Survey) -> tuple[set[str], str]:
+    """Constants of the robot: what drives which joint, and the names of those that the task uses."""
+    joints = {pattern(name): name for name in found.driven}
+    text, names = "", set[str]()
+    if found.compiler:
+        text += "".join(f"# {line}.\n" for line in found.mended) + assignment("MENDED", found.compiler) + "\n"
+    if not found.own:
+        rows = "".join(
+            f"    {literal(key)}: {literal((gains.effort, gains.stiffness, gains.damping))},\n"
+            for key, name in joints.items()
+            for gains in [found.gains[name]]
+        )
+        text += templates.SERVOS.replace("$rows", rows)
+        names.add("SERVOS")
+    for kind, (constant, why) in _OWN.items():
+        mine = [key for key, name in joints.items() if found.own.get(name) == kind]
+        if mine:
+            value: Any = tuple(mine)
+            if kind == "effort":
+                limits = {key: found.limits.get(joints[key], 1.0) for key in mine}
+                value = {key: number(one) if math.isfinite(one) else 1.0 for key, one in limits.items()}
+            text += f"# {why}\n{assignment(constant, value)}"
+            names.add(constant)
+    if len(set(_scales(found).values())) > 1:
+        text += f"# What an action of 1 is: a quarter of a radian, or 5 cm.\n{assignment('SCALE', _scales(found))}"
+        names.add("SCALE")
+    if found.base == "planar":
+        one = next(iter(names)) if len(names) == 1 and set(found.joints) == set(found.driven) else ""
+        text += "# All joints but those by which it travels.\n"
+        text += f"JOINTS = tuple({one})\n" if one else assignment("JOINTS", tuple(map(pattern, found.joints)))
+        names.add("JOINTS")
+    return names, text
 
 
 def _init_state(found: Survey) -> str:
-    words = [] if found.keyframe is None else [f'keyframe="{found.keyframe}"']
-    words += [] if found.place is None else [f"pos={found.place}"]
-    words += [f"joint_pos={ {re.escape(name): value for name, value in found.pose.items()}!r}"] if found.pose else []
-    return f"InitialStateCfg({', '.join(words)})"
+    rows = []
+    if found.keyframe is not None:
+        rows.append(f"keyframe={literal(found.keyframe)}")
+    if found.place is not None:
+        rows.append(f"pos={found.place},  # the robot stands on the ground")
+    if found.pose:
+        pose = {pattern(name): value for name, value in found.pose.items()}
+        rows.append("# A tenth of the range inside of their limits.")
+        rows.append(f"joint_pos={literal(pose, indent=12, used=22)}")
+    lines = "".join(f"            {row}{'' if '#' in row else ','}\n" for row in rows)
+    return f"InitialStateCfg(\n{lines}        )" if rows else "InitialStateCfg()"
 
 
 def _solver(found: Survey) -> str:
@@ -195,40 +249,61 @@ def _solver(found: Survey) -> str:
     return ', solver=SolverCfg(integrator="implicitfast")' if not found.own and found.stiff_file else ""
 
 
-def _actions(found: Survey, target: str) -> str:
-    by_target: dict[str, list[str]] = {}
-    for name in found.driven:
-        by_target.setdefault(found.own.get(name, "position"), []).append(name)
+def _actions(found: Survey) -> str:
+    """One row for each kind of target, in the order of the joints."""
+    scales = set(_scales(found).values())
+    position = repr(scales.pop()) if len(scales) == 1 else "SCALE"
+    if not found.own:
+        return f'"position": mdp.JointPositionActionCfg(joint_names=tuple(SERVOS), scale={position}),'
     rows = []
-    for kind, names in by_target.items():
-        scale = "0.25" if kind == "position" else "1.0"
-        if kind == "effort":
-            limits = {name: found.limits.get(name, 1.0) for name in names}
-            scale = _per_joint({name: value if math.isfinite(value) else 1.0 for name, value in limits.items()})
-        joints = ", ".join(repr(re.escape(name)) for name in names)
-        cls = f"Joint{kind.capitalize()}ActionCfg"
-        rows.append(f'"{kind}": mdp.{cls}(joint_names=({joints},), scale={scale}),')
+    for kind, (constant, _) in _OWN.items():
+        if kind in found.own.values():
+            joints = f"tuple({constant})" if kind == "effort" else constant
+            scale = {"effort": constant, "velocity": "1.0", "position": position}[kind]
+            rows.append(f'"{kind}": mdp.Joint{kind.capitalize()}ActionCfg(joint_names={joints}, scale={scale}),')
     return "\n            ".join(rows)
 
 
-def _sensors(found: Survey) -> str:
-    if not found.feet:
-        return "{}"
-    names = ", ".join(repr(re.escape(name)) for name in found.feet)
-    return f'{{"feet": ContactSensorCfg(entity="robot", bodies=({names},), other="world")}}'
+def _scales(found: Survey) -> dict[str, float]:
+    """What an action of 1 is for position targets, by joint."""
+    joints = [name for name in found.driven if found.own.get(name, "position") == "position"]
+    return {pattern(name): 0.05 if name in found.slides else 0.25 for name in joints}
 
 
-_AIR_TIME = """
-            "air_time": reward(
-                mdp.air_time, 0.25, contact="feet", window=(0.1, 0.5), command="twist", threshold=0.1
-            ),"""
+_DOES: dict[Kind, str] = {
+    "velocity": "moves as commanded",
+    "reach": "brings its tip to a target",
+    "blank": "keeps its pose",
+}
+_OWN = {
+    "position": ("POSITION", "Joints whose actuators in the file follow positions."),
+    "velocity": ("VELOCITY", "Joints whose actuators in the file follow velocities."),
+    "effort": (
+        "EFFORT",
+        "Joints with motors in the file, and the most they can do (N·m or N): an action of 1 asks for it.",
+    ),
+}
+_SERVOS = """
+    effort, stiffness, damping = ({joint: row[i] for joint, row in SERVOS.items()} for i in range(3))
+    servos = ImplicitPdActuatorCfg(
+        joint_names=tuple(SERVOS),
+        effort_limit=effort,
+        stiffness=stiffness,
+        damping=damping,
+    )"""
+_SENSORS = """
+            sensors={"feet": ContactSensorCfg(entity="robot", bodies=FEET, other="world")},"""
+_AIR_TIME = (
+    '\n            "air_time": reward(mdp.air_time, 0.25, contact="feet", window=(0.1, 0.5), '
+    'command="twist", threshold=0.1),'
+)
+_TURN = """
+            "track_ang_vel": reward(mdp.track_ang_vel_exp, 1.0, command="twist", std=0.5),"""
 _RESETS = {
-    "free": """event(
-                mdp.reset_root_uniform,
-                "reset",
-                pose_range={"x": (-0.5, 0.5), "y": (-0.5, 0.5), "yaw": (-3.14, 3.14)},
-            )""",
-    "other": """event(
+    "free": """"start": event(
+                mdp.reset_root_uniform, "reset", pose_range={"x": (-0.5, 0.5), "y": (-0.5, 0.5), "yaw": (-3.14, 3.14)}
+            ),""",
+    "other": """"start": event(
                 mdp.reset_joints_by_offset, "reset", position_range=(-0.05, 0.05), velocity_range=(-0.05, 0.05)
-            )""",
+            ),""",
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,12 +13,14 @@ import mujoco
 import numpy as np
 
 from genelab.errors import ConfigError, UsageError
+from genelab.scaffold.code import number
 from genelab.scene import ArticulationCfg, InitialStateCfg, Scene, SceneCfg, XmlActuatorCfg, mjcf_file, urdf_file
 from genelab.scene.actuators import Target
-from genelab.scene.mirror import Sides, of_joints
-from genelab.sim import SimulationCfg
+from genelab.scene.mirror import Sides, of_joints, other_side
+from genelab.sim import ModelError, SimulationCfg
 
 Base = Literal["free", "planar", "fixed"]
+Kind = Literal["velocity", "reach", "blank"]
 _SIDES: Sides = (
     *(("left_", "right_"), ("_left", "_right"), ("l_", "r_"), ("_l", "_r"), ("L_", "R_"), ("_L", "_R")),
     *(("FL", "FR"), ("RL", "RR"), ("LF", "RF"), ("LH", "RH"), ("left", "right")),
@@ -25,6 +29,14 @@ _SIDES: Sides = (
 _EXPLICIT = ("euler", "rk4")
 _POSES = ("home", "stand", "standing", "rest", "squat", "default")
 """Keyframes that are a pose to start from, the best first."""
+_MENDS = {
+    "inertia must": ({"balanceinertia": "true"}, "balanceinertia: the inertia of {!r} is one that no body can have"),
+    "mjMINVAL": (
+        {"boundmass": "0.001", "boundinertia": "1e-6"},
+        "boundmass, boundinertia: {!r} moves and has no mass, now 1 g",
+    ),
+}
+"""What MuJoCo refuses in many a URDF, by a word of its message: attributes of `<compiler>` that mend it, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +80,18 @@ class Survey:
     """Where the tip starts, m."""
     reach: float = 0.0
     """How far the tip is from the root, m."""
+    slides: tuple[str, ...] = ()
+    """Those of the driven joints that slide."""
+    left: int = 0
+    """Actuators of the file that nothing drives: they are on tendons or sites."""
+    legs: bool = False
+    """Whether it stands on two feet or more that have joints of their own."""
+    compiler: dict[str, str] = field(default_factory=dict)
+    """Attributes of `<compiler>` without which a URDF cannot be compiled."""
+    mended: tuple[str, ...] = ()
+    """What they mend, in words."""
+    floating_base: bool = False
+    """Whether a URDF was given a free joint."""
     sides: Sides = ()
     mirror: str = ""
     """Why the robot has no mirror image; "": it has one."""
@@ -80,18 +104,45 @@ class Survey:
         """Joints that act."""
         return tuple(self.own) or self.joints
 
+    @property
+    def kind(self) -> Kind:
+        """What to ask of it: to move if it can, else to reach if it has something to reach with."""
+        return "velocity" if self.base != "fixed" else "reach" if self.reach > 0.0 else "blank"
 
-def reader(path: Path) -> Any:
-    """What reads such a file."""
-    return urdf_file if path.suffix.lower() == ".urdf" else mjcf_file
+
+def survey(path: Path, *, kind: Kind | None = None, fixed_base: bool = False) -> Survey:
+    """Load a model as a task would, and look at it.
+
+    The root of a URDF floats if it has to walk or has legs, unless it is to be fixed.
+    """
+    if path.suffix.lower() != ".urdf":
+        return _survey(path, mjcf_file, {})
+    if not fixed_base and kind != "reach":
+        found = _survey_urdf(path, floating_base=True)
+        if found.legs or kind == "velocity":
+            return found
+    return _survey_urdf(path, floating_base=False)
 
 
-def survey(path: Path, *, floating_base: bool = False) -> Survey:
-    """Load a model as a task would, and look at it."""
-    arguments: dict[str, Any] = {"path": str(path)}
-    if path.suffix.lower() == ".urdf":
-        arguments["floating_base"] = floating_base
-    cfg = ArticulationCfg(spec=reader(path), spec_args=arguments, sides=_SIDES)
+def _survey_urdf(path: Path, *, floating_base: bool) -> Survey:
+    compiler: dict[str, str] = {}
+    mended: list[str] = []
+    while True:
+        try:
+            found = _survey(path, urdf_file, {"floating_base": floating_base, "compiler": compiler})
+            return replace(found, compiler=compiler, mended=tuple(mended), floating_base=floating_base)
+        except ModelError as error:
+            mend, why = next((how for word, how in _MENDS.items() if word in str(error)), ({}, ""))
+            if mend.keys() <= compiler.keys():
+                raise
+            name = re.search(r"name '([^']*)'", str(error))
+            mended.append(why.format(name[1] if name else "a link"))
+            compiler |= mend
+
+
+def _survey(path: Path, read: Callable[..., mujoco.MjSpec], options: dict[str, Any]) -> Survey:
+    arguments = {"path": str(path), **options}
+    cfg = ArticulationCfg(spec=read, spec_args=arguments, sides=_SIDES)
     spec = cfg.spec(**arguments)
     names = {key.name for key in spec.keys}
     keyframe = next((name for name in _POSES if name in names), None)
@@ -135,11 +186,10 @@ def _look(scene: Scene, keyframe: str | None, dt: float) -> Survey:
     feet = _feet(model, data, robot.body_ids.tolist(), low) if base != "fixed" else ()
     tip = _tip(model, robot.body_ids.tolist())
     place = None
-    floor_at_zero = abs(low) < 0.03 if base == "free" else True
-    if base == "free" and not floor_at_zero:
+    if base == "free" and abs(low) >= 0.03 and not _weightless(model):
         place = (0.0, 0.0, float(f"{root[2] - low + 0.005:.3f}"))
     limits = {} if own is None else dict(zip(own.joint_names, own.drive()["effort_limit"], strict=True))
-    gains = {} if follows else {name: _gains(model, data, joints[name], len(feet)) for name in kept}
+    gains = {} if follows else {name: _gains(model, data, joints[name], len(feet), dt) for name in kept}
     sides, mirror = _mirror(robot, [robot.joint_names.index(name) for name in (tuple(follows) or kept)])
     return Survey(
         base=base,
@@ -159,6 +209,9 @@ def _look(scene: Scene, keyframe: str | None, dt: float) -> Survey:
         tip=model.body(tip).name.removeprefix("robot/"),
         tip_at=tuple(round(float(part), 3) for part in data.xpos[tip]),
         reach=float(np.linalg.norm(data.xpos[tip] - root)),
+        slides=tuple(name for name in kept if model.jnt_type[joints[name]] == mujoco.mjtJoint.mjJNT_SLIDE),
+        left=int(model.nu) - len(follows),
+        legs=_has_legs(model, feet),
         sides=sides,
         mirror=mirror,
         dt=dt,
@@ -173,7 +226,7 @@ def _into_limits(model: mujoco.MjModel, data: mujoco.MjData, joints: dict[str, i
         (low, high), at = model.jnt_range[i], int(model.jnt_qposadr[i])
         if model.jnt_limited[i] and not low <= data.qpos[at] <= high:
             inside = 0.1 * (high - low)
-            moved[name] = _round(low + inside if data.qpos[at] < low else high - inside)
+            moved[name] = number(low + inside if data.qpos[at] < low else high - inside)
             data.qpos[at] = moved[name]
     return moved
 
@@ -195,7 +248,7 @@ def _bottom(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> float:
 
 
 def _feet(model: mujoco.MjModel, data: mujoco.MjData, bodies: list[int], low: float) -> tuple[int, ...]:
-    """The lowest bodies of limbs' last links that are near the ground, else of all; more than four are no feet."""
+    """The lowest bodies of limbs' last links that are near the ground; more than four are no feet."""
     bottoms: dict[int, float] = {}
     for geom in (geom for geom in range(model.ngeom) if _touches(model, geom, bodies)):
         body = int(model.geom_bodyid[geom])
@@ -207,7 +260,7 @@ def _feet(model: mujoco.MjModel, data: mujoco.MjData, bodies: list[int], low: fl
     ends = {link[body] for body in bottoms} - inner - {link[bodies[0]]}
     lowest = [min((body for body in bottoms if link[body] == end), key=bottoms.__getitem__) for end in sorted(ends)]
     span = float(data.xpos[bodies[0], 2]) - low
-    feet = [body for body in lowest if bottoms[body] - low < 0.15 * max(span, 1e-6)] or lowest
+    feet = [body for body in lowest if bottoms[body] - low < 0.15 * max(span, 1e-6)]
     return tuple(feet) if 1 <= len(feet) <= 4 else ()
 
 
@@ -219,6 +272,25 @@ def _ancestors(model: mujoco.MjModel, body: int) -> list[int]:
     return found
 
 
+def _has_legs(model: mujoco.MjModel, feet: tuple[int, ...]) -> bool:
+    """Whether each foot has more joints of its own than it shares with all others: fingers at the end of an arm have
+    fewer."""
+    joints = [{i for body in (foot, *_ancestors(model, foot)) for i in _joints_of(model, body)} for foot in feet]
+    shared = set.intersection(*joints) if joints else set()
+    return len(feet) > 1 and all(len(own - shared) > len(shared) for own in joints)
+
+
+def _joints_of(model: mujoco.MjModel, body: int) -> list[int]:
+    """Hinges and slides of a body."""
+    first = int(model.body_jntadr[body])
+    joints = range(first, first + int(model.body_jntnum[body])) if body else range(0)
+    return [i for i in joints if model.jnt_type[i] != mujoco.mjtJoint.mjJNT_FREE]
+
+
+def _weightless(model: mujoco.MjModel) -> bool:
+    return bool(model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY) or not np.any(model.opt.gravity)
+
+
 def _tip(model: mujoco.MjModel, bodies: list[int]) -> int:
     """The body with most joints between it and the world; of several the first."""
 
@@ -228,9 +300,10 @@ def _tip(model: mujoco.MjModel, bodies: list[int]) -> int:
     return max(bodies, key=joints_above)
 
 
-def _gains(model: mujoco.MjModel, data: mujoco.MjData, joint: int, feet: int) -> Gains:
+def _gains(model: mujoco.MjModel, data: mujoco.MjData, joint: int, feet: int, dt: float) -> Gains:
     """Effort: the file's limit, else twice what holds the load with the limb stretched out. Stiffness: that effort at
-    half a radian (a tenth of a metre). Damping: 0.7 of critical for the inertia of the limb in the model's pose."""
+    half a radian (a tenth of a metre), or as much as one physics step can follow, a radian of a swing. Damping: 0.7 of
+    critical for the inertia of the limb in the model's pose."""
     body, dof = int(model.jnt_bodyid[joint]), int(model.jnt_dofadr[joint])
     below = [i for i in range(model.nbody) if i == body or body in _ancestors(model, i)]
     slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
@@ -240,14 +313,10 @@ def _gains(model: mujoco.MjModel, data: mujoco.MjData, joint: int, feet: int) ->
         length = max(float(np.linalg.norm(data.xipos[i] - data.xanchor[joint])) for i in below)
         carried = max(float(model.body_subtreemass[body]), float(model.body_mass.sum()) / feet if feet else 0.0)
         effort = 2.0 * 9.81 * carried * (1.0 if slide else max(length, 0.01))
-    stiffness = effort / (0.1 if slide else 0.5)
+    stiffness = min(effort / (0.1 if slide else 0.5), 1.0 / (dt**2 * max(float(model.dof_invweight0[dof]), 1e-9)))
     inertia = float(model.dof_M0[dof])
     damping = 2.0 * 0.7 * math.sqrt(stiffness * inertia)
-    return Gains(effort=_round(effort), stiffness=_round(stiffness), damping=_round(damping))
-
-
-def _round(value: float) -> float:
-    return float(f"{value:.2g}")
+    return Gains(effort=number(effort), stiffness=number(stiffness), damping=number(damping))
 
 
 def _mirror(robot: Any, joints: list[int]) -> tuple[Sides, str]:
@@ -261,7 +330,10 @@ def _mirror(robot: Any, joints: list[int]) -> tuple[Sides, str]:
             for name in names
         )
 
-    sides = tuple(pair for pair in _SIDES if used(pair))
+    sides: Sides = ()
+    for pair in _SIDES:
+        names = [name for name in names if other_side(name, sides) == name]  # of those that no word before tells apart
+        sides = (*sides, pair) if used(pair) else sides
     robot.cfg.sides = sides
     if not sides:
         return sides, "no names tell left from right"

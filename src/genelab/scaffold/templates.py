@@ -17,79 +17,108 @@ $name = "$name"
 
 [tool.hatch.build.targets.wheel]
 packages = ["$name"]
+
+[tool.ruff]
+line-length = 120
 """
 
 README = """\
 # $title
 
+A task for GeneLab: $title $does.
+
 ```
 pip install -e .
-genelab info $id
-genelab play $id --agent random
+genelab play $id --agent random        # look at it
 genelab train $id --seed 1
-genelab play $id --checkpoint latest
+genelab play $id --checkpoint latest  # what it has learned
 pytest
 ```
 
-- `$name/robot.py`: the robot, from `$name/model/$file`. Gains, pose and limits were proposed from the model; the rule
-  stands beside each number.
-- `$name/task.py`: what it is asked to do, what is paid for, and how it learns.
+| what was found | |
+|---|---|
+$findings
+
+`genelab new-task` made these files from `$name/model/$file`; they are yours to change.
+
+- `$name/robot.py`: what drives the robot and where it starts. Each proposed number stands beside its rule.
+- `$name/task.py`: what it is asked to do, what is paid for, and how it learns. The weights are a beginning: change them
+  first.
+- `tests/test_task.py`: the robot is the one of the file, and the task steps.
+"""
+
+IGNORED = """\
+logs/
+__pycache__/
+*.egg-info/
 """
 
 INIT = '''\
-"""$title for genelab."""
+"""$title for genelab. Keep this module light: every `genelab` command imports it."""
 
 from genelab import TASKS
 
-TASKS.register("$id", "$name.task:task", description="$title: $kind.", robot="$title", backend="rsl_rl PPO")
+TASKS.register(
+    "$id",
+    "$name.task:task",
+    description="$title $does.",
+    robot="$title",
+    backend="rsl_rl PPO",
+)
 '''
 
 ROBOT = '''\
-"""$title as its model has it."""
+"""$title: the robot of `model/$file`, what drives it and where it starts."""
 
 from pathlib import Path
 
 import mujoco
-
-from genelab.scene import ArticulationCfg, $actuator_class, InitialStateCfg, $reader
+from genelab.scene import ArticulationCfg, ImplicitPdActuatorCfg, InitialStateCfg, XmlActuatorCfg, mjcf_file, urdf_file
 
 MODEL = Path(__file__).parent / "model" / "$file"
 
+$tables
 
 def model() -> mujoco.MjSpec:
     """The model as it was brought."""
-    return $reader($arguments)
+    return $read
 
 
 def robot_cfg() -> ArticulationCfg:
-    """The robot with what drives it and where it starts."""
+    """The robot of a task."""$servos
     return ArticulationCfg(
         spec=model,
-        actuators={
-            "joints": $actuators,
-        },
+        actuators={"joints": $actuators},
         init_state=$init_state,
         sides=$sides,  # how names begin or end on the left and on the right
     )
 '''
 
-HEAD = '''\
-"""$title: $kind."""
+SERVOS = """\
+# The file has no actuators, so these are proposed. Effort: the file's limit, else twice what holds the load with the
+# limb stretched out. Stiffness: that effort at half a radian (a tenth of a metre), or as much as one physics step can
+# follow. Damping: 0.7 of critical for the inertia of the limb in the model's pose.
+SERVOS = {
+    # joint: effort limit (N·m), stiffness (N·m/rad), damping (N·m·s/rad)
+$rows}
+"""
 
-from genelab import TaskCfg, mdp
-from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
+HEAD = '''\
+"""$title $does."""
+
 '''
 
 VELOCITY = '''\
-from genelab.managers import ObservationGroupCfg, event, metric, obs, reward, termination, truncation
+from genelab import TaskCfg, mdp
+from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
+from genelab.managers import ObservationGroupCfg, event, metric, obs, part, reward, termination, truncation
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlPpoAlgorithmCfg
 from genelab.scene import ContactSensorCfg, PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg, SolverCfg
 
-from $name.robot import robot_cfg
+from $name.robot import $brought, robot_cfg
 
-FEET = $feet
-
+$feet
 
 def env() -> ManagerBasedRlEnvCfg:
     """Move as commanded without falling."""
@@ -98,19 +127,18 @@ def env() -> ManagerBasedRlEnvCfg:
         "base_ang_vel": obs(mdp.base_ang_vel).then(scale=0.25),
         "gravity": obs(mdp.projected_gravity),
         "command": obs(mdp.generated_command, command="twist"),
-        "joint_pos": obs(mdp.joint_pos_rel),
-        "joint_vel": obs(mdp.joint_vel_rel).then(scale=0.05),
+        "joint_pos": obs(mdp.joint_pos_rel$joint_obs),
+        "joint_vel": obs(mdp.joint_vel_rel$joint_obs).then(scale=0.05),
         "last_action": obs(mdp.last_action),
     }
     return ManagerBasedRlEnvCfg(
-        simulation=SimulationCfg(dt=$dt$solver),
+        simulation=$simulation,
         decimation=$decimation,
         episode_length_s=10.0,
         scene=SceneCfg(
             num_envs=128,
             entities={"robot": robot_cfg()},
-            terrain=$terrain,  # $terrain_why
-            sensors=$sensors,
+            terrain=$terrain,$terrain_why$sensors
         ),
         commands={
             # Speeds: half of that at which a pendulum as high as the robot swings, sqrt(g h) / 2.
@@ -127,8 +155,7 @@ def env() -> ManagerBasedRlEnvCfg:
         },
         observations={"policy": ObservationGroupCfg(terms=policy)},
         rewards={
-            "track_lin_vel": reward(mdp.track_lin_vel_exp, 2.0, command="twist", std=$half_speed),
-            "track_ang_vel": reward(mdp.track_ang_vel_exp, 1.0, command="twist", std=0.5),
+            "track_lin_vel": reward(mdp.track_lin_vel_exp, 2.0, command="twist", std=$half_speed),$turn_reward
             "alive": reward(mdp.is_alive, 0.5),$air_time
             "lin_vel_z": reward(mdp.lin_vel_z_l2, -0.5),
             "action_rate": reward(mdp.action_rate_l2, -0.01),
@@ -139,7 +166,7 @@ def env() -> ManagerBasedRlEnvCfg:
             "sank": termination(mdp.root_too_low, height=$low),  # half of where the root starts
         },
         events={
-            "start": $reset,
+            $resets
         },
         metrics={"error_vel_xy": metric(mdp.error_vel_xy, "mean", command="twist")},
     )
@@ -149,16 +176,17 @@ REACH = '''\
 from dataclasses import dataclass
 
 import torch
-
+from genelab import TaskCfg, mdp
 from genelab import math as gm
+from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
 from genelab.managers import CommandTerm, CommandTermCfg, ObservationGroupCfg, event, metric, obs, reward, truncation
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlPpoAlgorithmCfg
 from genelab.scene import PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg, SolverCfg
 
-from $name.robot import robot_cfg
+from $name.robot import $brought, robot_cfg
 
-TIP = "$tip"  # the body with most joints between it and the root
+TIP = $tip  # the body with most joints between it and the root
 CENTRE = $centre  # where it starts, m
 
 
@@ -211,19 +239,19 @@ def near(env, std):
 def env() -> ManagerBasedRlEnvCfg:
     """Bring the tip to the target."""
     policy = {
-        "joint_pos": obs(mdp.joint_pos_rel),
-        "joint_vel": obs(mdp.joint_vel_rel).then(scale=0.1),
+        "joint_pos": obs(mdp.joint_pos_rel$joint_obs),
+        "joint_vel": obs(mdp.joint_vel_rel$joint_obs).then(scale=0.1),
         "to_target": obs(to_target),
         "last_action": obs(mdp.last_action),
     }
     return ManagerBasedRlEnvCfg(
-        simulation=SimulationCfg(dt=$dt$solver),
+        simulation=$simulation,
         decimation=$decimation,
         episode_length_s=4.0,
         scene=SceneCfg(
             num_envs=128,
             entities={"robot": robot_cfg()},
-            terrain=$terrain,  # $terrain_why
+            terrain=$terrain,$terrain_why
         ),
         commands={"target": TargetCfg(span=$span, resampling_time_range=(2.0, 4.0))},
         actions={
@@ -237,48 +265,55 @@ def env() -> ManagerBasedRlEnvCfg:
         },
         terminations={"time_out": truncation(mdp.time_out)},
         events={
-            "start": $reset,
+            $resets
         },
         metrics={"distance": metric(distance, "last")},
     )
 '''
 
 BLANK = '''\
-from genelab.managers import ObservationGroupCfg, event, obs, reward, truncation
+from genelab import TaskCfg, mdp
+from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
+from genelab.managers import ObservationGroupCfg, event, obs, part, reward, truncation
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlPpoAlgorithmCfg
 from genelab.scene import PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg, SolverCfg
 
-from $name.robot import robot_cfg
+from $name.robot import $brought, robot_cfg
+
+
+def off_pose(env):
+    """How far the joints are from where they start, `(N,)`."""
+    return env.robot.joint_pos_rel.square().sum(dim=1)
 
 
 def env() -> ManagerBasedRlEnvCfg:
-    """Whatever you write into the rewards."""
+    """Keep the pose; write your own rewards instead."""
     policy = {
-        "joint_pos": obs(mdp.joint_pos_rel),
-        "joint_vel": obs(mdp.joint_vel_rel).then(scale=0.1),
+        "joint_pos": obs(mdp.joint_pos_rel$joint_obs),
+        "joint_vel": obs(mdp.joint_vel_rel$joint_obs).then(scale=0.1),
         "last_action": obs(mdp.last_action),
     }
     return ManagerBasedRlEnvCfg(
-        simulation=SimulationCfg(dt=$dt$solver),
+        simulation=$simulation,
         decimation=$decimation,
         episode_length_s=5.0,
         scene=SceneCfg(
             num_envs=128,
             entities={"robot": robot_cfg()},
-            terrain=$terrain,  # $terrain_why
+            terrain=$terrain,$terrain_why
         ),
         actions={
             $actions
         },
         observations={"policy": ObservationGroupCfg(terms=policy)},
         rewards={
-            "default_pose": reward(mdp.joint_pos_l2, -1.0),  # yours instead
+            "off_pose": reward(off_pose, -1.0),  # yours instead
             "action_rate": reward(mdp.action_rate_l2, -0.01),
         },
         terminations={"time_out": truncation(mdp.time_out)},
         events={
-            "start": $reset,
+            $resets
         },
     )
 '''
@@ -315,7 +350,6 @@ TEST = '''\
 import genelab  # noqa: F401  before torch
 import pytest
 import torch
-
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 
 import $name  # noqa: F401  registers the task

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import mujoco
+import numpy as np
 
 from genelab.errors import ConfigError
 from genelab.scene.incoming import parse
@@ -45,9 +46,14 @@ def urdf_file(
     assets = _find_meshes(robot, file.absolute().parent, packages)
     _set_base(robot, path, floating_base)
     _set_compiler(robot, compiler)
+    if compiler.get("balanceinertia") == "true":
+        _balance(robot)
     mimics = list(_mimics(robot, path))
     text = ET.tostring(robot, encoding="unicode")
     spec = parse(lambda: mujoco.MjSpec.from_string(text, assets=assets), path)
+    for link in _weightless(robot, path):
+        for geom in spec.body(link).geoms if spec.body(link) is not None else ():
+            geom.mass = 0.0  # MuJoCo would weigh it
     for joint, master, factor, offset in mimics:
         couple = spec.add_equality(
             name=f"{joint}_mimic", type=mujoco.mjtEq.mjEQ_JOINT, objtype=mujoco.mjtObj.mjOBJ_JOINT
@@ -62,7 +68,8 @@ def _find_meshes(robot: ET.Element, home: Path, packages: Mapping[str, str]) -> 
 
     Collada is converted, if there is something to convert it with: the files that were made, by name.
     """
-    left_out, made = [], dict[str, bytes]()
+    left_out, files = list[str](), list[tuple[ET.Element, Path]]()
+    converted: dict[Path, bytes] = {}
     for link in robot.iter("link"):
         for shape in [*link.findall("visual"), *link.findall("collision")]:
             mesh = shape.find("geometry/mesh")
@@ -71,11 +78,10 @@ def _find_meshes(robot: ET.Element, home: Path, packages: Mapping[str, str]) -> 
             name = mesh.get("filename", "")
             found = find_mesh(name, home, packages)
             if found is not None and found.suffix.lower() in _READABLE:
-                mesh.set("filename", str(found))
+                files.append((mesh, found))
             elif found is not None and found.suffix.lower() == ".dae" and (stl := _as_stl(str(found))) is not None:
-                name = f"{len(made)}_{found.stem}.stl"
-                made[name] = stl
-                mesh.set("filename", name)
+                files.append((mesh, found))
+                converted[found] = stl
             elif shape.tag == "visual":
                 link.remove(shape)
                 left_out.append(name)
@@ -88,7 +94,20 @@ def _find_meshes(robot: ET.Element, home: Path, packages: Mapping[str, str]) -> 
         more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
         kinds = ", ".join((*_READABLE, ".dae (pip install 'genelab[urdf]')"))
         _say_once(f"left out the visual mesh {left_out[0]}{more}: not found, or none of {kinds}")
-    return made
+    return _name_files(files, converted)
+
+
+def _name_files(files: list[tuple[ET.Element, Path]], converted: Mapping[Path, bytes]) -> dict[str, bytes]:
+    """Write into each mesh where it is. If some were converted all are given as bytes: MuJoCo loses paths of files that
+    stand beside bytes when it attaches a model."""
+    given: dict[str, bytes] = {}
+    names: dict[Path, str] = {}
+    for mesh, path in files:
+        if converted and path not in names:
+            names[path] = f"{len(names)}_{path.stem}{'.stl' if path in converted else path.suffix}"
+            given[names[path]] = converted[path] if path in converted else path.read_bytes()
+        mesh.set("filename", names.get(path, str(path)))
+    return given
 
 
 @functools.lru_cache(maxsize=256)
@@ -158,6 +177,45 @@ def _set_compiler(robot: ET.Element, attributes: Mapping[str, str]) -> None:
     for folder in ("meshdir", "assetdir"):
         own.attrib.pop(folder, None)
     own.attrib.update({**_PLAIN, **own.attrib, **attributes, "strippath": "false"})
+
+
+def _weightless(robot: ET.Element, path: str) -> list[str]:
+    """Links that weigh nothing, since they have no `<inertial>` and are fixed to a link that has.
+
+    Where none of those fixed together has one, they weigh as much as their shapes: no body can move without a mass.
+    """
+    link_of = {link.get("name", ""): link.get("name", "") for link in robot.findall("link")}
+    roots = set(link_of)
+    for joint in robot.findall("joint"):
+        parent, child = (joint.find(end) for end in ("parent", "child"))
+        if parent is not None and child is not None:
+            above, below = (link_of.get(end.get("link", ""), "") for end in (parent, child))
+            roots.discard(child.get("link", ""))
+            if joint.get("type") == "fixed":  # what is fixed together goes by one name
+                link_of = {link: above if group == below else group for link, group in link_of.items()}
+    links = {link.get("name", ""): link for link in robot.findall("link")}
+    with_mass = {name for name, link in links.items() if link.find("inertial") is not None}
+    weighed = {link_of[name] for name in with_mass}
+    at_rest = {link_of[name] for name in roots}
+    guessed = [
+        name
+        for name, link in links.items()
+        if link_of[name] not in weighed | at_rest and link.find("collision") is not None
+    ]
+    if guessed:
+        more = f" and {len(guessed) - 1} more have" if len(guessed) > 1 else " has"
+        _say_once(f"{path}: link {guessed[0]!r}{more} no <inertial>: shapes there weigh 1000 kg/m³")
+    return [link for link, group in link_of.items() if link not in with_mass and group in weighed]
+
+
+def _balance(robot: ET.Element) -> None:
+    """Give tensors that are no inertia the mean of their diagonal, as MuJoCo does with axes that do not fit."""
+    for tensor in robot.iterfind("link/inertial/inertia"):
+        xx, xy, xz, yy, yz, zz = (float(tensor.get(key, 0.0)) for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
+        axes = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        if axes[-1] > 0.0 and axes[0] <= 1e-9 * axes[-1]:
+            mean = repr((xx + yy + zz) / 3.0)
+            tensor.attrib = {"ixx": mean, "iyy": mean, "izz": mean, "ixy": "0", "ixz": "0", "iyz": "0"}
 
 
 def _mimics(robot: ET.Element, path: str) -> Iterator[tuple[str, str, float, float]]:
