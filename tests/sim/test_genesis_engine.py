@@ -17,8 +17,8 @@ from torch import Tensor
 from genelab.sim import genesis_mapping
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import ContactQuery, add_contact_sensor
-from genelab.sim.engine import Engine, EngineError, ModelError
-from genelab.sim.genesis_engine import GenesisEngine, _told_if_slow
+from genelab.sim.engine import Engine, EngineError, ModelError, told_if_slow
+from genelab.sim.genesis_engine import GenesisEngine
 from genelab.sim.mujoco_engine import MujocoEngine
 from genelab.sim.options import apply_options
 from genelab.testing import EngineContract
@@ -346,9 +346,9 @@ def test_a_contact_without_friction_is_named() -> None:
 
 def test_a_build_that_takes_long_says_why_and_a_quick_one_nothing() -> None:
     said: list[str] = []
-    with _told_if_slow(said.append, "quick", 60.0):
+    with told_if_slow(said.append, "quick", 60.0):
         pass
-    with _told_if_slow(said.append, "slow", 0.0):
+    with told_if_slow(said.append, "slow", 0.0):
         for _ in range(200):
             if said:
                 break

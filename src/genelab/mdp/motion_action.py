@@ -55,7 +55,7 @@ class MotionJointPositionAction(JointPositionAction):
 
     cfg: MotionJointPositionActionCfg
     env: ManagerBasedRlEnv
-    not_state = (*JointPositionAction.not_state, "under")
+    not_state = ("under",)
 
     def metadata(self) -> dict[str, Any]:
         default = gm.decimals(self.robot.default_joint_pos[0, self.joint_ids])

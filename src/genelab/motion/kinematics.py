@@ -50,8 +50,8 @@ class Motion:
     @property
     def clip(self) -> Clip:
         """What all the rest follows from: the root and the joints."""
-        root = {"root_pos": self.body_pos_w[:, 0], "root_quat": self.body_quat_w[:, 0]}
-        return Clip(fps=self.fps, joint_pos=self.joint_pos, **root)
+        root_pos, root_quat = self.body_pos_w[:, 0], self.body_quat_w[:, 0]
+        return Clip(fps=self.fps, root_pos=root_pos, root_quat=root_quat, joint_pos=self.joint_pos)
 
     def write(self, path: Path) -> None:
         """An NPZ file, with the names beside the numbers."""
