@@ -19,6 +19,7 @@ SRC = Path(__file__).parents[1] / "src"
 FLAG = re.compile(r"(?<!-)--(?:[a-z]\S*|$)")
 COMMAND_LINES = {
     "genelab/config/overrides.py": {"--"},  # reads the words of a command line
+    "genelab/doctor/checks.py": {"--force-reinstall"},  # words for pip
     "genelab/rl/launch/ranks.py": {  # words for torchrun, and for the training that it starts
         "--",
         "--log-dir",
@@ -38,6 +39,7 @@ COMMAND_LINES = {
     "genelab/rl/nan_guard.py": {"--", "--import=", "--replay"},  # the whole command that shows a NaN again
     "genelab/rl/provenance.py": {"--abbrev-ref", "--porcelain"},  # words for git
     "genelab/rl/sweep/search.py": {"--", "--log-dir"},  # words for each trial's training
+    "genelab/rl/sweep/space.py": {"--"},  # reads the words of a command line
     "genelab/rl/targets/hub.py": {"--help"},  # a command in the README of an export
     "genelab/rl/targets/run.py": {  # a program with a command line of its own
         "--check",

@@ -213,7 +213,7 @@ def _rendering(draws: dict[str, Callable[[], Answer]], window: Callable[[], Answ
             detail = f"{answer.error}{', and is not needed: the other one draws' if other else ''}"
             yield Check(group="rendering", name=title, status=status, detail=detail, mend=mend)
     if window is None:
-        detail = "no display: `genelab play TASK --vis` serves a web page instead"
+        detail = "no display: what is to be seen is served as a web page instead"
         yield Check(group="rendering", name="window", status="ok", detail=detail)
         return
     answer = window()

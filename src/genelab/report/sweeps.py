@@ -151,7 +151,7 @@ def _draw_history(axes: Axes, sweep: Sweep) -> None:
             label="best so far",
         )
     if sweep.own is not None and sweep.own.has_value:
-        axes.axhline(sweep.own.value or 0.0, color=_GREY, linestyle="--", linewidth=1.2, label="task's own")
+        axes.axhline(sweep.own.value or 0.0, color=_GREY, linestyle="dashed", linewidth=1.2, label="task's own")
     for trial in sweep.trials:
         if not trial.has_value and trial.state != "waiting":
             axes.axvline(trial.number, color=_GREY, linewidth=0.6, alpha=0.6)
@@ -173,7 +173,7 @@ def _draw_way(axes: Axes, sweep: Sweep) -> None:
         shown = _GREY if dead else colour
         axes.plot(steps, values, color=shown, linewidth=width, marker="x" if dead else "", markevery=[-1])
     if sweep.objective.target is not None:
-        axes.axhline(sweep.objective.target, color=_GREY, linestyle="--", linewidth=1.2)
+        axes.axhline(sweep.objective.target, color=_GREY, linestyle="dashed", linewidth=1.2)
 
 
 def _draw_setting(axes: Axes, sweep: Sweep, one: Range) -> None:
