@@ -54,7 +54,7 @@ COMMAND_LINES = {
         "--seed",
         "--window",
     },
-    "genelab/scaffold/templates.py": {"--agent", "--seed"},  # commands in the README of a project
+    "genelab/scaffold/templates.py": {"--agent", "--checkpoint", "--seed"},  # commands in the README of a project
     "genelab/viewer/film.py": {"--force-reinstall"},  # words for pip
     "genelab_unitree/motions.py": {"--out"},  # a program with a command line of its own
     "genelab_franka/collect_demos.py": {  # a program with a command line of its own

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import click
 
@@ -185,7 +185,25 @@ def reference_pages() -> dict[str, str]:
                     text += f"## {module}\n\n{_paragraphs(docstring_of(module))}\n\n"
                     text += "".join(f"::: {module}.{item}\n\n" for item in new)
         pages[f"reference/{name}.md"] = text
+    rest = [name for name in settings() if name not in seen]
+    pages["reference/more.md"] = "# More settings\n\nConfigs that no page above has.\n\n" + "".join(
+        f"::: {name}\n\n" for name in rest
+    )
     return pages
+
+
+def settings() -> Iterator[str]:
+    """Every dataclass that users write, by its full name; what a benchmark leaves behind is none."""
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        module = ".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.parse(file.read_text(encoding="utf-8")).body if file.name != "schema.py" else ():
+            marks = node.decorator_list if isinstance(node, ast.ClassDef) else []
+            if any("dataclass" in ast.unparse(mark) for mark in marks) and _is_settings(node):
+                yield f"{module}.{node.name}"
+
+
+def _is_settings(node: ast.AST) -> TypeGuard[ast.ClassDef]:
+    return isinstance(node, ast.ClassDef) and node.name.endswith(("Cfg", "Config", "Options", "Settings"))
 
 
 def tree_of(module: str) -> ast.Module:
