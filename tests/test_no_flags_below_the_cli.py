@@ -47,6 +47,7 @@ COMMAND_LINES = {
         "--directions",
         "--episodes",
         "--for",
+        "--help",
         "--log",
         "--report",
         "--script",
