@@ -25,6 +25,7 @@ from genelab.rl.probe import run_probe
 from genelab.rl.robustness import Plan, holds, judge
 from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, ImplicitPdActuatorCfg, PlaneCfg, SceneCfg, mjcf_text
 from genelab.sim import SimulationCfg
+from tests.narrow import present
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 SLED = """
@@ -184,7 +185,9 @@ def test_each_block_of_a_velocity_probe_is_judged_by_itself() -> None:
         return torch.zeros(18, 1)
 
     Friction(()).apply(env, torch.zeros(18, dtype=torch.float64) + 0.01)
-    probe = run_probe(env, InferenceSetup(policy=policy), env.commands.term("twist").probe().in_blocks(6), seed=0)
+    probe = run_probe(
+        env, InferenceSetup(policy=policy), present(env.commands.term("twist").probe()).in_blocks(6), seed=0
+    )
     scores = probe.scores()
     assert [score.share for score in scores] == pytest.approx([1.0, 0.5, 0.0], abs=0.02)
     assert [(score.falls, score.robots) for score in scores] == [(0, 6)] * 3
@@ -207,7 +210,9 @@ def test_who_falls_does_nothing_from_then_on_and_more_than_asked_does_not_count(
         return torch.zeros(3, 1)
 
     Friction(()).apply(env, torch.zeros(3, dtype=torch.float64) + 0.01)
-    probe = run_probe(env, InferenceSetup(policy=policy), env.commands.term("twist").probe().in_blocks(3), seed=0)
+    probe = run_probe(
+        env, InferenceSetup(policy=policy), present(env.commands.term("twist").probe()).in_blocks(3), seed=0
+    )
     (score,) = probe.scores()
     assert score.falls == 1
     assert score.details["shares"] == pytest.approx({"forward": 1.0, "backward": 0.5}, abs=0.02)

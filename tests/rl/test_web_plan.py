@@ -39,7 +39,7 @@ ARM = """
   </worldbody>
 </mujoco>
 """
-GROUPS = {"obs_groups": {"policy": {}}}
+GROUPS: dict[str, Any] = {"obs_groups": {"policy": {}}}
 SERVOS = ImplicitPdActuatorCfg(joint_names=("a",), stiffness=10.0, damping=1.0)
 MOTOR = DcMotorActuatorCfg(
     joint_names=("b",), stiffness=20.0, damping=2.0, saturation_effort=8.0, velocity_limit=5.0, effort_limit=6.0
