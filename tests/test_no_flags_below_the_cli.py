@@ -44,6 +44,7 @@ COMMAND_LINES = {
         "--directions",
         "--episodes",
         "--for",
+        "--help",
         "--log",
         "--report",
         "--script",

@@ -291,7 +291,7 @@ def test_models_and_modules_that_do_not_work_are_one_line(tmp_path: Path, capfd:
 
 
 def test_an_unknown_verb_names_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
-    assert fails(["plya"], capfd) == "no such command 'plya'. Did you mean 'play'?"
+    assert fails(["plya"], capfd) == "no such command 'plya'. Did you mean 'play' or 'deploy'?"
 
 
 def test_an_unwritable_file_is_refused(capfd: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,7 @@ def test_golden_rows_of_a_memory_are_one_robots_first_steps(runs: Path) -> None:
         assert about["golden"]["resets"] == [True] + [False] * 15
         policy = open_policy(Path(name).read_bytes(), about, torch.device("cpu"))
         assert golden_error(policy, about["golden"]) < 1e-5
-        about["golden"]["resets"] = [True] * 16  # who forgets in between is another policy
+        about["golden"]["resets"] = [True] * 16  # whoever forgets in between is another policy
         assert golden_error(policy, about["golden"]) > 1e-5
 
 

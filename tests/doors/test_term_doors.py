@@ -68,9 +68,13 @@ def test_an_action_with_history_goes_through_every_verb(capfd: pytest.CaptureFix
         "dim": 4,
         "entity": "robot",
         "delay": [0, 0],
+        "unit": "1",
+        "frame": None,
+        "columns": ["left_pitch", "left_roll", "right_pitch", "right_roll"],
         "target": "position",
         "joint_names": ["left_pitch", "left_roll", "right_pitch", "right_roll"],
         "length": 3,
+        "formula": "mean of the last actions",
         "reach": 0.5,
     }
     genelab("eval", LEAN, "policy.ts", "--import", ACTION, *words)
@@ -114,6 +118,8 @@ def test_a_sensor_and_what_is_seen_of_it_go_through_every_verb(capfd: pytest.Cap
     live = read("eval.json")["metrics"]["return_mean"]
     genelab("export", ODOMETER, "run", "--import", SENSOR, "--out", "policy.ts")
     term = read("policy.ts.metadata.json")["obs_groups"]["policy"]["terms"][1]
-    assert term == {"name": "way", "dim": 1, "start": 1, "scale": 2.0, "clip": [0.0, 1.0]}
+    assert term["formula"] == "How far each joint has gone in the last steps."
+    assert (term["name"], term["dim"], term["start"], term["scale"]) == ("way", 1, 1, 2.0)
+    assert (term["clip"], term["columns"], term["source"]) == ([0.0, 1.0], ["rail"], None)
     genelab("eval", ODOMETER, "policy.ts", "--import", SENSOR, *words)
     assert read("eval.json")["metrics"]["return_mean"] == pytest.approx(live, rel=1e-4)

@@ -296,12 +296,22 @@ def test_the_metadata_have_every_key_of_the_spec(checkpoints: Any) -> None:
     assert "recurrent" not in about
     group = about["obs_groups"]["policy"]
     assert (group["start"], group["dim"], group["history_length"], group["frame_dim"]) == (0, 16, 2, 8)
-    assert group["terms"] == [
+    place = ("name", "dim", "start", "scale", "clip")
+    assert [{key: term[key] for key in place} for term in group["terms"]] == [
         {"name": "joint_pos", "dim": 2, "start": 0, "scale": 7.0, "clip": [-0.02, 0.03]},
         {"name": "joint_vel", "dim": 2, "start": 2, "scale": 1.0, "clip": [-0.2, None]},
         {"name": "tip", "dim": 3, "start": 4, "scale": [0.2, 0.5, 1.5], "clip": None},
         {"name": "last_action", "dim": 1, "start": 7, "scale": 1.0, "clip": None},
     ]
+    told = {
+        term["name"]: (term["unit"], term["frame"], term["columns"], term["source"]["kind"]) for term in group["terms"]
+    }
+    assert told == {
+        "joint_pos": (["m", "rad"], None, ["cart", "pole"], "joint_pos"),
+        "joint_vel": (["m/s", "rad/s"], None, ["cart", "pole"], "joint_vel"),
+        "tip": ("rad/s", "tip", ["x", "y", "z"], "ang_vel"),
+        "last_action": (["1"], None, ["cart"], "last_action"),
+    }
 
 
 def test_the_metadata_have_what_a_robots_program_needs(checkpoints: Any) -> None:
@@ -349,6 +359,9 @@ def test_the_metadata_name_each_joint_and_what_drives_it() -> None:
     )
     actor = Actor(network=torch.nn.Identity(), algorithm="PPO", normalizes=False, action_range=None)
     about = describe(ManagerBasedRlEnv(cfg), actor, task="T", backend="none", checkpoint=Path(__file__))
+    drives = about["entities"]["robot"].pop("drives")
+    assert {name: drive["joint_names"] for name, drive in drives.items()} == {"servo": ["a"], "motor": ["c"]}
+    assert "stiffness · (target − q)" in drives["servo"]["law"]
     assert about["entities"]["robot"] == {
         "joint_names": ["a", "b", "c"],
         "default_joint_pos": [0.1, 0.0, -0.3],
@@ -358,6 +371,9 @@ def test_the_metadata_name_each_joint_and_what_drives_it() -> None:
         "effort_limit": [3.0, None, 23.7],
         "saturation_effort": [None, None, 23.7],
         "velocity_limit": [None, None, 30.0],
+        "armature": [0.0, 0.0, 0.0],
+        "frictionloss": [0.0, 0.0, 0.0],
+        "passive_damping": [0.0, 0.0, 0.0],
         "actuators": {"servo": "ImplicitPdActuatorCfg", "motor": "DcMotorActuatorCfg"},
     }
     torque, place = about["actions"]

@@ -290,8 +290,10 @@ def golden_rows(experience: Experience, recurrent: bool) -> dict[str, Any]:
     """Some of what the live policy saw and did, for whoever loads it to check; with memory, one robot's first steps."""
     steps, num_envs, _ = experience.raw.shape
     if recurrent:
-        picked = [(t, 0) for t in range(GOLDEN_ROWS)]
-        resets = [True, *experience.resets[: GOLDEN_ROWS - 1, 0].tolist()]
+        forgets = experience.resets[: GOLDEN_ROWS - 1]
+        robot = int(forgets.sum(dim=0).argmin())  # the longest memory there is
+        picked = [(t, robot) for t in range(GOLDEN_ROWS)]
+        resets = [True, *forgets[:, robot].tolist()]
     else:
         picked = [(i * steps // GOLDEN_ROWS, i % num_envs) for i in range(GOLDEN_ROWS)]
         resets = [True] * GOLDEN_ROWS

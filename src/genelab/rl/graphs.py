@@ -88,7 +88,7 @@ def to_onnx(
     buffer: Any = io.BytesIO()  # its annotation says a path, this exporter takes either
     try:
         with _quiet():
-            if not isinstance(policy, torch.jit.ScriptModule):  # what is scripted may be a part of what is not
+            if _has_scripted_part(policy):  # which torch.onnx does not follow by itself
                 policy = torch.jit.trace(policy, example, check_trace=False)
             torch.onnx.export(
                 policy,
@@ -103,6 +103,13 @@ def to_onnx(
     except RuntimeError as error:
         raise UsageError(f"`opset={opset}` cannot express this policy, try {OPSET}: {summary(error)[:200]}") from error
     return buffer.getvalue()
+
+
+def _has_scripted_part(policy: Any) -> bool:
+    """Whether something scripted is inside something that is not."""
+    parts = policy.modules() if isinstance(policy, nn.Module) else ()
+    scripted = torch.jit.ScriptModule
+    return not isinstance(policy, scripted) and any(isinstance(part, scripted) for part in parts)
 
 
 def ports(metadata: Mapping[str, Any]) -> tuple[list[str], list[str]]:
