@@ -55,6 +55,7 @@ COMMAND_LINES = {
         "--seed",
         "--window",
     },
+    "genelab/rl/targets/web.py": {"--directory", "--prefer-offline", "--silent"},  # words for npm and for a file server
     "genelab/scaffold/templates.py": {"--agent", "--checkpoint", "--seed"},  # commands in the README of a project
     "genelab/viewer/film.py": {"--force-reinstall"},  # words for pip
     "genelab_unitree/motions.py": {"--out"},  # a program with a command line of its own
