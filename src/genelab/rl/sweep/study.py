@@ -35,24 +35,33 @@ class SweepSettings:
     """What a sweep searches, for what, and how each training is made."""
 
     task: str
+    """Id of the task that is trained."""
     params: tuple[str, ...]
     """`PATH=RANGE` each."""
     trials: int
     """Trainings that come to an end of their own: those that were killed do not count."""
     objective: Goal = "return"
+    """What is to be as large as can be (return, success, length) or as small (iterations, steps, seconds)."""
     target: float | None = None
+    """The return that ends the count of iterations, steps or seconds."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """What all trainings have in common."""
     num_envs: int | None = None
+    """Environments of every training; None: the task's own number."""
     max_iterations: int | None = None
+    """Budget of every training, in the unit of its library; None: the task's own."""
     seed: int
     """Of every training, and of the sampler."""
     eval_every: int
     """Iterations between evaluations."""
     eval_episodes: int = 10
+    """Episodes of every evaluation."""
     eval_num_envs: int | None = None
+    """Environments of every evaluation; None: one per episode."""
     eval_seed: int = 0
+    """Seed of every evaluation."""
     sampler: Literal["tpe", "random"] = "tpe"
+    """Where the next trial is drawn: near what was good (tree-structured Parzen estimator), or anywhere."""
     prune: bool = True
     """Whether a training is stopped that is worse than half of the others were after as many control steps."""
 
