@@ -171,6 +171,7 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
         cfg.terminations[end].params["schedule"] = "tolerance"
     cfg.events["push"].params["schedule"] = "pushes"
     cfg.events["reset_to_motion"].params["schedule"] = "starts"
+    _motion(cfg).sampling = "adaptive"
     cfg.events["hand"] = event(mdp.MotionWrench, "step", schedule="hand", command="motion")
     return cfg
 
@@ -181,10 +182,15 @@ def tracking_play(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.episode_length_s = 1e9
     del cfg.terminations["motion_ended"]
     cfg.events["reset_to_motion"] = event(mdp.reset_to_motion, "reset", command="motion")
-    motion = cfg.commands["motion"]
-    assert isinstance(motion, MotionCommandCfg)
+    motion = _motion(cfg)
     motion.sampling, motion.at_end = "start", "loop"
     return cfg
+
+
+def _motion(cfg: ManagerBasedRlEnvCfg) -> MotionCommandCfg:
+    motion = cfg.commands["motion"]
+    assert isinstance(motion, MotionCommandCfg)
+    return motion
 
 
 def tracking_ppo() -> RslRlOnPolicyRunnerCfg:
