@@ -268,9 +268,10 @@ def test_the_documented_lines_are_enough_where_nothing_else_is_installed(
 
 def documented(format: str, recurrent: bool, name: str) -> tuple[str, str]:
     """The lines for one start, and those for every control step, of the documents."""
-    text = (ROOT / ("docs/eval-and-export.md" if recurrent else "README.md")).read_text()
+    text = (ROOT / "docs/eval-and-export.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (block,) = [b for b in blocks if ("torch.jit" in b if format == "torchscript" else "onnxruntime" in b)]
+    loads = "torch.jit.load" if format == "torchscript" else "onnxruntime.InferenceSession"
+    (block,) = [b for b in blocks if loads in b and ("each episode" in b) == recurrent]
     once, every_step = block.replace(f"policy{SUFFIXES[format]}", name).split("# every control step\n")
     return once, every_step
 

@@ -98,7 +98,8 @@ class PlayBenchmark(Workflow[PlayBundle]):
         self._path = resolve_play_checkpoint(
             self.checkpoint, scenario.task, scenario.agent, best=self.best, notify=self.notify
         )
-        self._digest = hashlib.sha256(self._path.read_bytes()).hexdigest()
+        data = self._path.read_bytes()
+        self._digest = hashlib.sha256(data).hexdigest()
         exported: dict[str, Any] | None = None
         if is_exported(self._path):
             metadata = read_metadata(self._path)
@@ -137,7 +138,7 @@ class PlayBenchmark(Workflow[PlayBundle]):
             if exported is not None or film is not None:
                 monitor.end()
             if exported is not None:
-                self._latency = measure_latency(self._path.read_bytes(), exported)
+                self._latency = measure_latency(data, exported)
             if film is not None:
                 self._shoot(env, setup, film, scenario.seed)
 
