@@ -30,7 +30,10 @@ def test_on_mujoco(task: str) -> None:
 @pytest.mark.genesis
 @pytest.mark.xdist_group("genesis")
 @pytest.mark.parametrize("task", SOLVED)
-def test_trained_on_mujoco_judged_on_all_engines(task: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_trained_on_mujoco_judged_on_all_engines(
+    task: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")  # for a table of three engines without broken lines
     words = ["--engine", "all", "--num-envs", "4", "--episodes", "4", "env.simulation.precision=64"]
     assert run(["eval", task, "pretrained", *words]) == 0
     report = json.loads(Path("eval.json").read_text())
