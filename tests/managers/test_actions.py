@@ -231,10 +231,12 @@ def test_what_somebody_elses_action_does_is_told_and_checked(make_env: MakeEnv) 
     )
     slow, push = describe_actions(env.action_manager.terms.values())
     common = {"entity": "robot", "delay": (0, 0)}
-    assert push == {"name": "push", "type": "Force", "start": 2, "dim": 1, **common, "strength": 2.0}
+    untold = dict.fromkeys(("unit", "frame", "columns", "formula"))
+    assert push == {"name": "push", "type": "Force", "start": 2, "dim": 1, **common, **untold, "strength": 2.0}
     own = {"share": 0.5, "words": ("slow", "steady")}
     joints = {"target": "position", "joint_names": ["x", "y"], "scale": [0.25, 0.5], "offset": [0.1, 0.1], "clip": None}
-    assert slow == {"name": "slow", "type": "Sluggish", "start": 0, "dim": 2, **common, **joints, **own}
+    columns = {**untold, "unit": "1", "columns": ("x", "y")}
+    assert slow == {"name": "slow", "type": "Sluggish", "start": 0, "dim": 2, **common, **columns, **joints, **own}
     told = transforms_of(env)
     assert told == {
         "env.actions.slow.scale": scale,

@@ -113,7 +113,9 @@ class JointAction(ActionTerm):
         return {**self.linear(), **self.settings()}
 
     def metadata(self) -> dict[str, Any]:
-        return {"formula": FORMULA, **super().metadata()}
+        # Who sets targets otherwise has a formula of its own to tell, or none.
+        formula = {"formula": FORMULA} if type(self).apply is JointAction.apply else {}
+        return {**formula, **super().metadata()}
 
     def meaning(self) -> Meaning:
         return Meaning(
