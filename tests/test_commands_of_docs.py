@@ -40,6 +40,7 @@ ELSEWHERE = {
     "--replay": "needs a NaN: tests/rl/test_nan_guard.py",
     "demos.npz": "needs demonstrations: tests/franka/test_pick_place.py",
     "sweep": "trains many times: it has tests of its own",
+    "--window": "needs a display: tests/rl/test_run.py",
     "startup": "a process of its own: tests/bench",
     "My-Robot-Velocity-v0": "has to be installed: tests/cli/test_new_task.py",
 }

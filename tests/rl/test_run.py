@@ -161,6 +161,16 @@ def test_a_folder_that_is_none_says_how_to_make_one(tmp_path: Path, capfd: pytes
     )
 
 
+def test_a_window_without_a_display_is_refused_in_one_line(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    folder = next(iter(folders.values()))
+    assert genelab(["deploy", str(folder), "--window"]) == 2
+    assert capfd.readouterr().err == "genelab deploy: a window needs a display, and there is none here\n"
+
+
 def test_a_script_is_commands_with_seconds() -> None:
     assert run.parse_script("0.5 0 0: 5, 0 0 1: 2.5") == [([0.5, 0.0, 0.0], 5.0), ([0.0, 0.0, 1.0], 2.5)]
     with pytest.raises(run.Refused, match="the script 'fast' is not like"):

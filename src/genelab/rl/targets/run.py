@@ -18,6 +18,7 @@ import json
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -688,8 +689,13 @@ def goal_distance(runner: Runner) -> float:
 
 def window(runner: Runner, seconds: float) -> None:
     """Steer with keys: up and down the first column of the command, left and right the last, page keys the second."""
+    import glfw
     import mujoco.viewer
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # glfw's own words for it
+        if not glfw.init():
+            raise Refused("a window needs a display, and there is none here")
     pairs = {265: (0, 1), 264: (0, -1), 263: (-1, 1), 262: (-1, -1), 266: (1, 1), 267: (1, -1)}  # GLFW's numbers
     steering = runner.steering
     asked = steering.value.copy()
