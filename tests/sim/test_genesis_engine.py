@@ -14,9 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from genelab.sim import genesis_mapping
 from genelab.sim.cfg import SimulationCfg
-from genelab.sim.contacts import ContactQuery, add_contact_sensor
+from genelab.sim.contacts import ContactQuery, add_contact_sensor, may_collide
 from genelab.sim.engine import Engine, EngineError, ModelError, told_if_slow
 from genelab.sim.genesis_engine import GenesisEngine
 from genelab.sim.mujoco_engine import MujocoEngine
@@ -310,7 +309,7 @@ def test_collision_rule_is_mujocos() -> None:
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     touching = {tuple(sorted(pair)) for pair in data.contact.geom.tolist()}
-    allowed = genesis_mapping.may_collide(model, np.arange(model.ngeom))
+    allowed = may_collide(model, np.arange(model.ngeom))
     assert {(i, j) for i, j in np.argwhere(allowed).tolist() if i < j} == touching
 
 

@@ -12,6 +12,7 @@ import torch
 
 from genelab.errors import ConfigError, UsageError
 from genelab.sim import ContactQuery, Engine, ModelError, SimulationCfg, apply_options, create_engine
+from genelab.sim.mujoco_engine import MujocoEngine
 from genelab.testing import EngineContract
 
 CART = """
@@ -109,6 +110,49 @@ def test_lagged_kinematics_are_one_substep_old_but_joints_are_not() -> None:
     before.write_qvel(torch.ones(4, 2), slice(None), None)
     before.step(1)
     torch.testing.assert_close(lagged.body_pos, before.body_pos, rtol=0, atol=0)
+
+
+def test_bodies_are_to_the_bit_where_mujoco_has_them_at_the_end_of_the_step() -> None:
+    engine = make(BOX, contacts=QUERIES)
+    engine.write_qvel(torch.tensor([[1.0, 0.5, 0.25, 0.125, -0.5, 0.75] * 2] * 4), slice(None), None)
+    engine.step(7)
+    data = mujoco.MjData(engine.model)
+    data.qvel[:] = [1.0, 0.5, 0.25, 0.125, -0.5, 0.75] * 2
+    mujoco.mj_step(engine.model, data, 7)
+    force = data.sensordata[1:4].copy()
+    mujoco.mj_forward(engine.model, data)
+    for ours, theirs in (
+        (engine.body_pos, data.xpos),
+        (engine.body_quat, data.xquat),
+        (engine.body_com_pos, data.xipos),
+    ):
+        np.testing.assert_array_equal(ours[2], theirs)
+    np.testing.assert_array_equal(engine.body_ang_vel[2], data.cvel[:, :3])
+    np.testing.assert_array_equal(engine.contact_force[2, 0], -force)  # reading of bodies leaves the last substep's
+
+
+def test_a_body_that_nobody_reads_costs_nothing_and_one_that_is_read_waits_for_the_refresh() -> None:
+    engine = make()
+    engine.step(3)
+    assert isinstance(engine, MujocoEngine)
+    assert engine._bodies is None
+    start = engine.body_pos.clone()
+    engine.write_qpos(torch.tensor([[0.5]]), [0], torch.tensor([1]))
+    assert torch.equal(engine.body_pos, start)
+    engine.refresh()
+    assert engine.body_pos[:, 1, 0].tolist() == [0.0, 0.5, 0.0, 0.0]
+    engine.step(1)
+    after = engine.qpos[:, 0].clone()
+    engine.write_qpos(torch.tensor([[0.9]]), [0], torch.tensor([1]))
+    assert torch.equal(engine.body_pos[:, 1, 0], after)  # of the step, though nobody had read of it before the write
+
+
+def test_bodies_follow_model_fields_that_an_environment_has_of_its_own() -> None:
+    engine = make()
+    assert engine.body_pos[3, 2].tolist() == [0.0, 0.0, 0.1]
+    engine.set_model_field("body_pos", torch.tensor([[[0.0, 0.0, 0.75]]]), [2], torch.tensor([3]))
+    engine.refresh()
+    assert engine.body_pos[:, 2, 2].tolist() == [0.1, 0.1, 0.1, 0.75]
 
 
 def test_reset_gives_the_initial_state_and_forgets_the_solver() -> None:

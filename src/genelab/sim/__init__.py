@@ -12,7 +12,7 @@ from genelab.sim.registry import ENGINES, register_engine
 
 if TYPE_CHECKING:
     from genelab.sim.cfg import SimulationCfg, SolverCfg
-    from genelab.sim.contacts import ContactQuery, add_contact_sensor
+    from genelab.sim.contacts import ContactQuery, add_contact_sensor, may_collide
     from genelab.sim.engine import (
         Engine,
         EngineError,
@@ -38,6 +38,7 @@ _HOME = {
     "apply_options": "genelab.sim.options",
     "compile_spec": "genelab.sim.engine",
     "create_engine": "genelab.sim.engine",
+    "may_collide": "genelab.sim.contacts",
     "resolve_options": "genelab.sim.options",
     "write_options": "genelab.sim.options",
 }
@@ -57,6 +58,7 @@ __all__ = [
     "apply_options",
     "compile_spec",
     "create_engine",
+    "may_collide",
     "register_engine",
     "resolve_options",
     "write_options",

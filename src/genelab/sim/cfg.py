@@ -58,8 +58,8 @@ class SimulationCfg:
     """Physics threads of the MuJoCo engine; 0 is one per core. Results do not depend on it."""
     fresh_kinematics: bool = True
     """Body poses and velocities are of the end of the step. False: of its last substep's start, one `dt` old, which
-    saves the MuJoCo engine a seventh of a quadruped's physics and a quarter of a cart-pole's. Joint and root state are
-    always of the end; Genesis and MuJoCo Warp always have both."""
+    saves the MuJoCo engine a pass over the bodies where somebody reads of them. Joint and root state are always of the
+    end; Genesis and MuJoCo Warp always have both."""
     gravity: tuple[Finite, Finite, Finite] | None = None
     """Gravity, m/s². None, here and below: as the models in the world say, else 9.81 down."""
     density: NonNegative | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import mujoco
+import numpy as np
 
 _MAX_FORCE, _NET_FORCE = 2, 3
 """MJCF's reductions of all contacts that match: to the strongest ones, and to one net force."""
@@ -45,3 +46,20 @@ def add_contact_sensor(world: mujoco.MjSpec, query: ContactQuery) -> None:
         fields += [data.mjCONDATA_NORMAL, data.mjCONDATA_TANGENT]
     reduction, slots = (_MAX_FORCE, SLOTS_WITHIN) if query.within else (_NET_FORCE, 1)
     sensor.intprm[:3] = [sum(1 << int(field) for field in fields), reduction, slots]
+
+
+def may_collide(model: mujoco.MjModel, geoms: np.ndarray) -> np.ndarray:
+    """MuJoCo's rule for which of the geoms collide, `(len(geoms), len(geoms))`."""
+    contype, conaffinity = model.geom_contype[geoms], model.geom_conaffinity[geoms]
+    allowed = ((contype[:, None] & conaffinity) | (contype & conaffinity[:, None])) != 0
+    body = model.geom_bodyid[geoms]
+    weld = model.body_weldid[body]
+    allowed &= weld[:, None] != weld
+    if not model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_FILTERPARENT:
+        parent = model.body_weldid[model.body_parentid[weld]]
+        child_of = (weld[:, None] == parent) & (weld[:, None] != 0) & (weld != 0)
+        allowed &= ~(child_of | child_of.T)
+    for signature in model.exclude_signature:
+        first, second = body == signature >> 16, body == signature & 0xFFFF
+        allowed &= ~((first[:, None] & second) | (second[:, None] & first))
+    return allowed

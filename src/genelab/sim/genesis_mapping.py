@@ -17,6 +17,7 @@ from torch import Tensor
 
 from genelab.errors import summary
 from genelab.sim.cfg import SimulationCfg
+from genelab.sim.contacts import may_collide
 from genelab.sim.engine import EngineError, ModelError, compile_spec
 
 _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
@@ -247,23 +248,6 @@ def colliding_geoms(model: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
     solid = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
     hfield = model.geom_type == _HFIELD
     return np.flatnonzero(solid & ~hfield), np.flatnonzero(solid & hfield)
-
-
-def may_collide(model: mujoco.MjModel, geoms: np.ndarray) -> np.ndarray:
-    """MuJoCo's rule for which of the geoms collide, `(len(geoms), len(geoms))`."""
-    contype, conaffinity = model.geom_contype[geoms], model.geom_conaffinity[geoms]
-    allowed = ((contype[:, None] & conaffinity) | (contype & conaffinity[:, None])) != 0
-    body = model.geom_bodyid[geoms]
-    weld = model.body_weldid[body]
-    allowed &= weld[:, None] != weld
-    if not model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_FILTERPARENT:
-        parent = model.body_weldid[model.body_parentid[weld]]
-        child_of = (weld[:, None] == parent) & (weld[:, None] != 0) & (weld != 0)
-        allowed &= ~(child_of | child_of.T)
-    for signature in model.exclude_signature:
-        first, second = body == signature >> 16, body == signature & 0xFFFF
-        allowed &= ~((first[:, None] & second) | (second[:, None] & first))
-    return allowed
 
 
 def pair_condim(model: mujoco.MjModel, geoms: np.ndarray) -> np.ndarray:

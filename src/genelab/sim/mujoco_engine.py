@@ -22,11 +22,13 @@ from genelab.errors import ConfigError, did_you_mean
 from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import SLOTS_WITHIN, WIDTH_WITHIN, ContactQuery
 from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, Notify, assign
+from genelab.sim.mujoco_bodies import BODY_FIELDS, MujocoBodies
 
 _INPUTS = ("qpos", "qvel", "ctrl", "xfrc_applied")
 _FIELDS_OF_THE_START = ("qpos0", "eq_active0", "body_pos", "body_quat")
 """Model fields that the initial state is made of."""
-_OUTPUTS = ("xpos", "xquat", "cvel", "subtree_com", "xipos", "actuator_force", "qacc", "sensordata")
+_FORCES = ("actuator_force", "qacc", "sensordata")
+_OF_FORCES = (*_FORCES, "contact_force", "contact_count")
 
 
 class MujocoEngine(Engine):
@@ -52,14 +54,17 @@ class MujocoEngine(Engine):
         notify: Notify = lambda message: None,
     ) -> None:
         super().__init__(cfg, spec, num_envs, device, contacts, env_spacing=env_spacing, notify=notify)
-        self._stage = mujoco.mjtStage.mjSTAGE_VEL if cfg.fresh_kinematics else mujoco.mjtStage.mjSTAGE_NONE
+        self._is_fresh = cfg.fresh_kinematics
         self._batch = Batch(self.model, num_envs, nthread=cfg.threads)
+        self._bodies: MujocoBodies | None = None  # until somebody reads of them
         self._start = self._batch.state[0].copy()
         self._views: dict[str, Tensor] = {}
         self._cache: dict[str, Tensor] = {}
         self._stale = np.zeros(num_envs, dtype=bool)
         self._pending = np.zeros(num_envs, dtype=bool)
         self._is_pending = False
+        self._moved = np.ones(num_envs, dtype=bool)
+        self._has_moved = True
         self._has_own_fields = False
         self._roots = self.model.body_rootid.tolist()
         self._root = torch.tensor(self._roots, device=device)
@@ -76,11 +81,14 @@ class MujocoEngine(Engine):
         """Name what the native call copies out; binding later would leave it empty until the next step."""
         self._inputs = {name: self._batch.bind(name) for name in _INPUTS}
         self._views |= {name: torch.from_numpy(view) for name, view in self._inputs.items()}
-        for name in _OUTPUTS:
-            view = self._batch.bind(name)
+        self._outputs = _FORCES if self._is_fresh else (*BODY_FIELDS, *_FORCES)
+        self._add_views({name: self._batch.bind(name) for name in self._outputs})
+        self._iterations, self._islands = self._batch.bind("solver_niter"), self._batch.bind("nisland")
+
+    def _add_views(self, outputs: Mapping[str, np.ndarray]) -> None:
+        for name, view in outputs.items():
             view.flags.writeable = True  # torch accepts no read-only memory; only `load_state_dict` writes
             self._views[name] = torch.from_numpy(view)
-        self._iterations, self._islands = self._batch.bind("solver_niter"), self._batch.bind("nisland")
 
     # -- state
 
@@ -88,12 +96,20 @@ class MujocoEngine(Engine):
         """A copy of an array in our type and on our device, made once per version."""
         value = self._cache.get(name)
         if value is None:
-            if self._is_pending and name not in _INPUTS:
-                self._forward()
+            if name not in _INPUTS:
+                self._derive(name)
             value = compute() if compute else self._views[name]
             value = value.to(self.device, self.dtype, copy=compute is None)
             self._cache[name] = value
         return value
+
+    def _derive(self, name: str) -> None:
+        """Bring up to date what derives from the state."""
+        if self._is_fresh and name not in _OF_FORCES:
+            if self._has_moved:
+                self._derive_bodies()
+        elif self._is_pending:
+            self._forward()
 
     @property
     def qpos(self) -> Tensor:
@@ -144,6 +160,7 @@ class MujocoEngine(Engine):
         if isinstance(bodies, slice) and len(roots := set(self._roots[bodies])) == 1:
             root = roots.pop()
             name = f"tree_com/{root}"
+            self._derive("subtree_com")
             self._views.setdefault(name, self._views["subtree_com"][:, root, None])
             return self._read(name)
         return self._read("subtree_com")[:, self._root[bodies]]
@@ -176,7 +193,7 @@ class MujocoEngine(Engine):
         self._cache.clear()
 
     def step(self, n: int) -> None:
-        self._run(lambda: self._batch.step(nstep=n, stage=self._stage))
+        self._run(lambda: self._batch.step(nstep=n))
         self._all_derived()
         self.solved += self.num_envs
         most = max(int(self._islands.max()), 1)  # what is beyond the last island is of another environment
@@ -186,6 +203,7 @@ class MujocoEngine(Engine):
         self._stale[:] = False
         self._pending[:] = False
         self._is_pending = False
+        self._moved[:] = self._has_moved = True
 
     def _run(self, call: Callable[[], None]) -> None:
         try:
@@ -197,11 +215,17 @@ class MujocoEngine(Engine):
 
     def reset(self, env_ids: EnvIds) -> None:
         ids = None if env_ids is None else env_ids.numpy(force=True)
+        self._about_to_write(ids)
         if self._has_own_fields and any(self._batch.expanded(field) is not None for field in _FIELDS_OF_THE_START):
             self._batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
         else:  # all start alike, and a copy is fifty times faster
             self._batch.state[slice(None) if ids is None else ids] = self._start
         self._mark(ids)
+
+    def _about_to_write(self, ids: np.ndarray | None) -> None:
+        """Until `refresh`, bodies are where they were: who reads of them must not see a state that is being written."""
+        if self._has_moved and self._bodies is not None:
+            self._derive_bodies(ids)
 
     def _mark(self, ids: np.ndarray | None) -> None:
         self._stale[slice(None) if ids is None else ids] = True
@@ -214,6 +238,8 @@ class MujocoEngine(Engine):
         self._write("qvel", values, cols, env_ids)
 
     def _write(self, name: str, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        if self._has_moved:
+            self._about_to_write(None if env_ids is None else env_ids.numpy(force=True))
         self._mark(self._assign(name, values, cols, env_ids))
 
     def _assign(self, name: str, values: Tensor, cols: Ids, env_ids: EnvIds) -> np.ndarray | None:
@@ -236,31 +262,51 @@ class MujocoEngine(Engine):
         reads any before the next one."""
         if self._stale.any():
             self._pending |= self._stale
+            self._moved |= self._stale
             self._stale[:] = False
-            self._is_pending = True
+            self._is_pending = self._has_moved = True
             self._changed()
 
     def _forward(self) -> None:
-        ids = np.flatnonzero(self._pending)
         try:
             # Up to accelerations, or a reset environment would still show the contacts of its old state.
-            self._batch.forward(None if len(ids) == self.num_envs else ids, stage=mujoco.mjtStage.mjSTAGE_ACC)
+            self._batch.forward(_rows(self._pending), stage=mujoco.mjtStage.mjSTAGE_ACC)
         except SimulationError as error:
             raise EngineError(f"MuJoCo: {error}") from error
         finally:
-            self._pending[:] = False
-            self._is_pending = False
+            self._pending[:] = self._is_pending = False
+
+    def _derive_bodies(self, among: np.ndarray | None = None) -> None:
+        """Bring bodies up to date where they have moved, in all environments or among these."""
+        if self._bodies is None:
+            self._bodies = MujocoBodies(self._batch)
+            self._add_views(self._bodies.views)
+        ids = _rows(self._moved) if among is None else among[self._moved[among]]
+        try:
+            if ids is None or len(ids):
+                self._bodies.derive(ids)
+        except SimulationError as error:
+            raise EngineError(f"MuJoCo: {error}") from error
+        finally:
+            self._moved[slice(None) if among is None else among] = False
+            self._has_moved = among is not None
 
     # -- model parameters
 
     def set_model_field(self, field: str, values: Tensor, ids: Ids, env_ids: EnvIds) -> None:
         _check_field(field)
-        assign(torch.from_numpy(self._batch.expand(field)), values, ids, env_ids)
-        self._has_own_fields = True
         rows = None if env_ids is None else env_ids.cpu().numpy()
+        self._about_to_write(rows)
+        assign(torch.from_numpy(self._batch.expand(field)), values, ids, env_ids)
+        self._model_changed()
         if field in mujoco.MjModel._setconst_inputs:
             self._run(lambda: self._batch.set_const(rows))
         self._mark(rows)
+
+    def _model_changed(self) -> None:
+        self._has_own_fields = True
+        if self._bodies is not None:
+            self._bodies.model_changed = True
 
     def get_model_field(self, field: str) -> Tensor:
         _check_field(field)
@@ -275,7 +321,7 @@ class MujocoEngine(Engine):
     def state_dict(self) -> dict[str, Any]:
         if self._is_pending:
             self._forward()
-        outputs = {name: self._views[name].clone() for name in _OUTPUTS}
+        outputs = {name: self._views[name].clone() for name in self._outputs}
         return {"state": torch.tensor(self._batch.state), **outputs, "model": self._own_fields()}
 
     def _own_fields(self) -> dict[str, Tensor]:
@@ -287,9 +333,10 @@ class MujocoEngine(Engine):
         saved, here = state["model"], self._own_fields()
         for name in dict.fromkeys((*here, *saved)):
             self._batch.expand(name)[:] = saved[name].cpu().numpy() if name in saved else getattr(self.model, name)
-        self._has_own_fields |= bool(saved)
+        if saved or here:
+            self._model_changed()
         self._batch.state[:] = state["state"].cpu().numpy()
-        for name in _OUTPUTS:
+        for name in self._outputs:
             self._views[name].copy_(state[name])
         self._all_derived()
         self._changed()
@@ -298,7 +345,12 @@ class MujocoEngine(Engine):
         self._inputs.clear()
         self._views.clear()
         self._cache.clear()
-        del self._batch, self._iterations, self._islands
+        del self._batch, self._bodies, self._iterations, self._islands
+
+
+def _rows(chosen: np.ndarray) -> np.ndarray | None:
+    """Which environments a mask chooses; None: all."""
+    return None if chosen.all() else np.flatnonzero(chosen)
 
 
 def _check_field(field: str) -> None:
