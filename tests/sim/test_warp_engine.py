@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -11,7 +14,7 @@ import torch
 
 from genelab.errors import ConfigError
 from genelab.sim import ContactQuery, ModelError, SimulationCfg, add_contact_sensor, apply_options, create_engine
-from genelab.sim.warp_engine import WarpEngine
+from genelab.sim.warp_engine import WarpEngine, no_word_of_cuda
 from genelab.sim.warp_model import room
 from genelab.testing import EngineContract
 from genelab.testing.engine import WORLD
@@ -144,6 +147,27 @@ def test_it_tells_of_its_precision_and_its_core_once(monkeypatch: pytest.MonkeyP
     assert len(said) == 2
     assert "one core of the CPU" in said[0]
     assert "computes in 32 bits" in said[1]
+
+
+def test_where_nobody_asked_for_a_gpu_nothing_is_said_of_cuda(capfd: pytest.CaptureFixture[str]) -> None:
+    """Warp's library writes it to the process's stderr by itself; what others write there is kept."""
+    start = "WarpEngine.start(SimulationCfg(engine='warp'), lambda remark: None)"
+    program = f"from genelab.sim.warp_engine import SimulationCfg, WarpEngine; {start}"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert capfd.readouterr().err == ""
+    line = "Warp CUDA warning: Could not find or load the NVIDIA CUDA driver. GPU execution will not be available.\n"
+    for quiet, heard in ((True, "else\n"), (False, f"{line}else\n")):
+        with no_word_of_cuda(quiet=quiet):
+            os.write(2, f"{line}else\n".encode())
+        assert capfd.readouterr().err == heard
+
+
+def test_a_slow_start_is_explained_once() -> None:
+    engine, said = build()
+    for _ in range(2):
+        engine._announce("MuJoCo Warp compiles")
+    engine.close()
+    assert len([line for line in said if "Warp compiles" in line]) == 1  # a slow machine has said it already
 
 
 def test_a_model_that_only_it_refuses_names_the_reason() -> None:

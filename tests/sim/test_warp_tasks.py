@@ -7,7 +7,7 @@ import torch
 
 from genelab import TASKS
 from genelab.envs import ManagerBasedEnv, make_env
-from genelab.sim.warp_engine import WarpEngine
+from genelab.sim.warp_engine import FEW_POINTS, WarpEngine
 from tests.narrow import as_kind
 from tests.transfers import Transfers
 
@@ -28,8 +28,9 @@ def made(task: str, engine: str) -> ManagerBasedEnv:
 
 
 @pytest.mark.parametrize("task", TASKS.ids())
-def test_a_task_goes_as_on_mujoco(task: str) -> None:
+def test_a_task_goes_as_on_mujoco(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the same seed by the same actions, randomised models included: what is seen, and where everything is."""
+    monkeypatch.setattr(WarpEngine, "_remarks", set())
     mujoco, warp = envs = [made(task, engine) for engine in ("mujoco", "warp")]
     seen = [env.reset(seed=0)[0] for env in envs]
     draw = torch.Generator().manual_seed(0)
@@ -44,21 +45,37 @@ def test_a_task_goes_as_on_mujoco(task: str) -> None:
         action = playback(mujoco, step) if playback else torch.rand(2, mujoco.action_dim, generator=draw) - 0.5
         seen = [env.step(action)[0] for env in envs]
     assert as_kind(warp.scene.engine, WarpEngine).overflows == {}
+    assert (FEW_POINTS in WarpEngine._remarks) == ("Rough" in task)  # where there is a height field
     for env in envs:
         env.close()
 
 
-def test_above_the_engine_two_waits_for_the_device_are_left() -> None:
-    """The environment asks who ended, the events whose interval is over; actions are looked at on the CPU alone."""
-    env = made("GeneLab-Double-Inverted-Pendulum-v0", "warp")
+WAITS = (
+    "aten::_local_scalar_dense in envs/manager_based_rl_env.py:_step",
+    "aten::nonzero in envs/manager_based_rl_env.py:_step",
+    "aten::nonzero in managers/events.py:advance",
+)
+"""The environment asks who ended, the events whose interval is over; actions are looked at on the CPU alone."""
+OF_WALKERS = (
+    "aten::lift_fresh in managers/rewards.py:_set_weights",
+    "aten::nonzero in managers/commands.py:advance",
+)
+"""A weight that a schedule moves is sent to the device, and commands are asked whose time is over."""
+
+
+@pytest.mark.parametrize(
+    ("task", "waits"),
+    [
+        ("GeneLab-Double-Inverted-Pendulum-v0", WAITS),
+        ("Genelab-Velocity-Flat-Unitree-Go1-v0", WAITS + OF_WALKERS),
+    ],
+)
+def test_few_waits_for_the_device_are_left_above_the_engine(task: str, waits: tuple[str, ...]) -> None:
+    env = made(task, "warp")
     env.reset(seed=0)
     for _ in range(4):
         action = torch.zeros(2, env.action_dim)
         with Transfers() as transfers:
             env.step(action)
-    assert sorted(transfers.found) == [
-        "aten::_local_scalar_dense in envs/manager_based_rl_env.py:_step",
-        "aten::nonzero in envs/manager_based_rl_env.py:_step",
-        "aten::nonzero in managers/events.py:advance",
-    ]
+    assert sorted(transfers.found) == sorted(waits)
     env.close()

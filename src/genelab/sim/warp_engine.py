@@ -9,11 +9,15 @@ It computes in 32 bits: a step is MuJoCo's to about the seventh digit. What else
 - The solver stops at a tolerance of 1e-6 at the finest.
 - Contacts and constraints have room for as many as `nconmax` and `njmax` say; those beyond are dropped, counted and
   remarked on.
+- A geom has at most four points of contact with a height field, where MuJoCo keeps up to fifty.
 - Body poses and velocities are always of the end of the step (`fresh_kinematics`).
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +32,7 @@ from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import SLOTS_WITHIN, WIDTH_WITHIN, ContactQuery
 from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, Notify, told_if_slow
 from genelab.sim.warp_counts import Counts
-from genelab.sim.warp_model import DERIVED, ModelFields, put
+from genelab.sim.warp_model import DERIVED, ModelFields, has_height_field, put
 
 _STATE = (
     *("time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied"),
@@ -39,6 +43,11 @@ _BODIES = ("xpos", "xquat", "cvel", "subtree_com", "xipos")
 """What positions and velocities alone decide."""
 _FORCES = ("actuator_force", "qacc", "sensordata")
 """What takes a whole step forward to know."""
+FEW_POINTS = (
+    "MuJoCo Warp keeps at most four points of contact between a geom and a height field, MuJoCo up to fifty: forces on "
+    "rough ground are not quite MuJoCo's"
+)
+_NO_DRIVER = b"Could not find or load the NVIDIA CUDA driver"
 
 
 class WarpEngine(Engine):
@@ -54,7 +63,8 @@ class WarpEngine(Engine):
         import warp as wp
 
         wp.config.log_level = 40  # errors: its remarks on devices and modules are not for users
-        wp.init()
+        with no_word_of_cuda(quiet=not cfg.gpu):
+            wp.init()
         if cfg.gpu and not wp.is_cuda_available():
             raise EngineError("MuJoCo Warp finds no CUDA device although torch does: is the driver too old for it?")
         if not cfg.gpu:
@@ -99,6 +109,7 @@ class WarpEngine(Engine):
 
         self._wp, self._mjw = wp, mjw
         self._notify = notify
+        self._announced = False
         self._settings = cfg.engine_settings["warp"]
         self.device = torch.empty(0, device=device).device  # with its index
         self._on = wp.device_from_torch(self.device)
@@ -127,6 +138,8 @@ class WarpEngine(Engine):
                     f"this CUDA driver is older than 12.4, so the solver always makes all {self.model.opt.iterations} "
                     "iterations: update it, or lower `env.simulation.solver.iterations`"
                 )
+        if has_height_field(self.model):
+            self._say_once(self._notify, FEW_POINTS)
         self._fields = ModelFields(self.model, self._m, self.num_envs)
         sizes = {"nconmax": self._d.naconmax // self.num_envs, "njmax": self._d.njmax}
         self._counts = Counts({**settings, **sizes}, self.device)
@@ -172,13 +185,19 @@ class WarpEngine(Engine):
             if key not in self._loaded:
                 where = self._wp.config.kernel_cache_dir
                 compiling = "MuJoCo Warp compiles its kernels for this model: that takes a minute, and seconds from the"
-                with told_if_slow(self._notify, f"{compiling} next start on, for they are kept in {where}", 10.0):
+                with told_if_slow(self._announce, f"{compiling} next start on, for they are kept in {where}", 10.0):
                     work()
                 self._loaded.add(key)
                 return
             if key not in self._graphs:
                 self._graphs[key] = self._record(work)
             self._wp.capture_launch(self._graphs[key], self._wp.get_stream() if self._on.is_cuda else None)
+
+    def _announce(self, compiling: str) -> None:
+        """Say once what takes so long: kernels are compiled at several places."""
+        if not self._announced:
+            self._announced = True
+            self._notify(compiling)
 
     def _record(self, work: Callable[[], None]) -> Any:
         """A graph of the work; on CUDA on a stream of its own, since torch's first one cannot be recorded."""
@@ -455,3 +474,32 @@ def _write_rows(target: Tensor, values: Tensor, env_ids: EnvIds) -> None:
     else:
         rows = env_ids.to(target.device)
         target.index_copy_(0, rows, values.index_select(0, rows))
+
+
+@contextmanager
+def no_word_of_cuda(*, quiet: bool) -> Iterator[None]:
+    """Keep back the line that Warp's library writes where there is no CUDA driver, for who asked for none.
+
+    It goes straight to the process's stderr, whatever `wp.config` says. Everything else that is written meanwhile is
+    written afterwards.
+    """
+    try:
+        terminal = os.dup(2) if quiet else None
+    except OSError:  # nobody listens
+        terminal = None
+    if terminal is None:
+        yield
+        return
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            os.close(terminal)
+            held.seek(0)
+            rest = b"".join(line for line in held if _NO_DRIVER not in line)
+            if rest:
+                os.write(2, rest)

@@ -39,14 +39,25 @@ def room(model: mujoco.MjModel) -> tuple[int, int]:
     Contacts of all environments lie in one pool, so that one with many may take what others do not need; the rows of
     an environment are its own.
     """
-    solid = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
-    solid[model.pair_geom1] = solid[model.pair_geom2] = True
+    solid = _solid(model)
     moving = int((solid & (model.body_weldid[model.geom_bodyid] != 0)).sum())
     contacts = max(_POINTS * moving * (2 if model.nhfield else 1), _FEWEST, _OF_FLEX * model.nflex)
     widest = int(max([1, *model.geom_condim[solid], *model.pair_dim]))
     rows = widest if model.opt.cone == mujoco.mjtCone.mjCONE_ELLIPTIC else max(1, 2 * (widest - 1))
     limits = int(np.count_nonzero(model.jnt_limited) + np.count_nonzero(model.tendon_limited))
     return contacts, contacts * rows + limits + model.nv + model.ntendon + 6 * model.neq
+
+
+def has_height_field(model: mujoco.MjModel) -> bool:
+    """Whether there is one that something can touch."""
+    return bool((_solid(model) & (model.geom_type == mujoco.mjtGeom.mjGEOM_HFIELD)).any())
+
+
+def _solid(model: mujoco.MjModel) -> np.ndarray:
+    """Which geoms can touch others."""
+    solid = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    solid[model.pair_geom1] = solid[model.pair_geom2] = True
+    return solid
 
 
 def put(model: mujoco.MjModel, num_envs: int, nconmax: int, njmax: int) -> tuple[Any, Any]:
