@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import time
 from dataclasses import dataclass
 
@@ -92,4 +93,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    for stop in (signal.SIGINT, signal.SIGTERM):  # a shell switches the first off for what it runs in the background
+        signal.signal(stop, signal.default_int_handler)
     main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,15 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import wrappers as single
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector as wrappers
 
+from genelab import TASKS
 from genelab.errors import UsageError
 from genelab.gym import VectorTask
+from tests.lacking import lacking
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 SHORT = {"env.episode_length_s": 0.1}
@@ -35,6 +39,14 @@ def vec() -> Iterator[Any]:
         env.close()
 
 
+def torchrl_envs() -> Any:
+    """`torchrl.envs`, which the extra `dev` brings."""
+    try:
+        return importlib.import_module("torchrl.envs")
+    except ImportError as error:
+        lacking(str(error))
+
+
 def zeros(env: Any) -> np.ndarray:
     return np.zeros(env.action_space.shape, np.float32)
 
@@ -48,6 +60,18 @@ def test_one_environment_passes_gymnasiums_checks() -> None:
     assert (type(reward), type(terminated), type(truncated)) == (float, bool, bool)
     assert observation.dtype == np.float32
     env.close()
+
+
+def test_a_task_that_comes_later_is_known_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    with TASKS.temporarily():
+        TASKS.register("Mine-v0", lambda: TASKS.get(TASK))
+        TASKS.register("no id of Gymnasium's", lambda: TASKS.get(TASK))
+        env = gymnasium.make_vec("Mine-v0", num_envs=2, numpy=True, group="policy")
+        assert env.reset(seed=0)[0].shape[0] == 2
+        env.close()
+    assert "no id of Gymnasium's" not in gymnasium.registry
 
 
 def test_arrays_and_one_group(vec: Any) -> None:
@@ -98,6 +122,8 @@ def test_seeds_of_all_kinds(vec: Any) -> None:
     assert env.reset(seed=[None] * 3)[0].shape == starts[0].shape
     with pytest.raises(UsageError, match=r"^reset: 2 seeds for 3 environments$"):
         env.reset(seed=[1, 2])
+    with pytest.raises(UsageError, match=r"^reset: a seed is an integer, or one for each environment, got 1\.5$"):
+        env.reset(seed=1.5)
 
 
 def test_what_makes_no_sense_is_refused(vec: Any) -> None:
@@ -111,18 +137,22 @@ def test_what_makes_no_sense_is_refused(vec: Any) -> None:
             use()
     with pytest.raises(UsageError, match=r"^render_mode: 'human' is not known"):
         vec(render_mode="human")
+    with pytest.raises(UsageError, match=r"^render_size: must be width and height in pixels, got \(0, 48\)$"):
+        vec(render_mode="rgb_array", render_size=(0, 48))
     with pytest.raises(UsageError, match=r"^autoreset_mode: 'later' is none of next_step, same_step, disabled$"):
         vec(autoreset_mode="later")
 
 
-def test_gymnasiums_wrappers_work_on_it(vec: Any) -> None:
-    env = vec(numpy=True, group="policy", overrides=SHORT)
+@pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
+def test_gymnasiums_wrappers_work_on_it(vec: Any, mode: str) -> None:
+    env = vec(numpy=True, group="policy", autoreset_mode=mode, overrides=SHORT)
     for wrap in (
         wrappers.RecordEpisodeStatistics,
         wrappers.NormalizeReward,
         lambda env: wrappers.RescaleAction(env, -1.0, 1.0),
         wrappers.ClipAction,
         lambda env: wrappers.ClipReward(env, -1.0, 1.0),
+        lambda env: wrappers.TransformReward(env, lambda reward: 2.0 * reward),
         wrappers.DictInfoToList,
     ):
         env = wrap(env)
@@ -131,12 +161,26 @@ def test_gymnasiums_wrappers_work_on_it(vec: Any) -> None:
     assert any("episode" in info for step in infos for info in step)
 
 
-def test_gymnasiums_wrappers_of_observations_want_the_next_step(vec: Any) -> None:
-    env = vec(numpy=True, group="policy", autoreset_mode="next_step", overrides=SHORT)
-    env = wrappers.DtypeObservation(wrappers.NormalizeObservation(wrappers.FlattenObservation(env)), np.float64)
+@pytest.mark.parametrize("mode", ["next_step", "disabled"])
+def test_gymnasiums_wrappers_of_observations_do_not_want_the_same_step(vec: Any, mode: str) -> None:
+    env: Any = wrappers.FlattenObservation(vec(numpy=True, group="policy", autoreset_mode=mode, overrides=SHORT))
+    if mode == "next_step":
+        env = wrappers.NormalizeObservation(env)
+    env = wrappers.DtypeObservation(env, np.float64)
     env.reset(seed=0)
     observations = [env.step(zeros(env))[0] for _ in range(20)]
     assert observations[-1].dtype == np.float64
+
+
+def test_one_environment_among_gymnasiums_own() -> None:
+    def make() -> Any:
+        return single.NormalizeObservation(single.ClipAction(gymnasium.make(TASK, overrides=SHORT)))
+
+    env = single.vector.RecordEpisodeStatistics(gymnasium.vector.SyncVectorEnv([make, make]))
+    env.reset(seed=0)
+    infos = [env.step(zeros(env))[4] for _ in range(11)]
+    assert any("episode" in info for info in infos)
+    env.close()
 
 
 def test_films_of_gymnasium(vec: Any, tmp_path: Path) -> None:
@@ -181,7 +225,26 @@ def test_sb3_takes_it_as_it_is() -> None:
 
 
 def test_torchrls_own_wrapper(vec: Any) -> None:
-    libs = pytest.importorskip("torchrl.envs")
-    env = libs.GymWrapper(vec(numpy=True, group="policy"))
-    rollout = env.rollout(4, break_when_any_done=False)
-    assert rollout["observation"].shape == (3, 4, env.observation_spec["observation"].shape[-1])
+    envs = torchrl_envs()
+    env = envs.GymWrapper(vec(numpy=True, group="policy", overrides=SHORT))
+    envs.check_env_specs(env)
+    rollout = env.rollout(12, break_when_any_done=False)
+    assert rollout["observation"].shape == (3, 12, env.observation_spec["observation"].shape[-1])
+    assert rollout["next", "truncated"][0, :, 0].tolist() == [False] * 9 + [True, False, False]
+    # The last observation of an episode is its own; the next one begins with another.
+    after, before = rollout["next", "observation"][:, :-1], rollout["observation"][:, 1:]
+    assert (after == before).all(dim=(0, 2)).tolist() == [True] * 9 + [False, True]
+
+
+@pytest.mark.parametrize("options", [{}, {"numpy": True, "autoreset_mode": "disabled"}])
+def test_torchrl_takes_all_groups_and_resets_by_itself(vec: Any, options: dict[str, Any]) -> None:
+    envs = torchrl_envs()
+    rollout = envs.GymWrapper(vec(**options, overrides=SHORT)).rollout(12, break_when_any_done=False)
+    assert {"policy", "critic"} <= set(rollout.keys())
+    assert rollout["next", "done"][0, :, 0].tolist() == [False] * 9 + [True, False, False]
+
+
+def test_torchrl_makes_a_task_by_its_id() -> None:
+    env = torchrl_envs().GymEnv(TASK)
+    assert env.rollout(4, break_when_any_done=False)["observation"].shape[0] == 4
+    env.close()

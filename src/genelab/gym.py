@@ -81,7 +81,7 @@ class VectorTask(VectorEnv):
     ) -> None:
         self.env = env
         self.num_envs = env.num_envs
-        self.render_mode = _checked(render_mode)
+        self.render_mode = _checked(render_mode, size)
         self.autoreset_mode = autoreset_mode
         fps = round(1.0 / env.step_dt, 6)
         self.metadata = {"render_modes": ["rgb_array"], "autoreset_mode": autoreset_mode, "render_fps": fps}
@@ -206,7 +206,9 @@ def _first(value: Any) -> Any:
     return {key: item[0] for key, item in value.items()} if isinstance(value, dict) else value[0]
 
 
-def _checked(render_mode: str | None) -> str | None:
+def _checked(render_mode: str | None, size: tuple[int, int]) -> str | None:
+    if len(size) != 2 or min(size) < 1:
+        raise UsageError(f"render_size: must be width and height in pixels, got {size}")
     if render_mode not in (None, "rgb_array"):
         raise UsageError(f"render_mode: {render_mode!r} is not known; pass 'rgb_array' for pictures, or None")
     return render_mode

@@ -1,7 +1,8 @@
 """Makes the registered tasks known to Gymnasium, at the moment it is imported and not before.
 
 Gymnasium has no plugins and is too heavy to import for a list of tasks, so `import genelab` leaves a note instead:
-when `gymnasium` is imported, or at once if it already was, the tasks are registered with it.
+when `gymnasium` is imported, or at once if it already was, the tasks are registered with it, and from then on each task
+as it comes: that of a notebook, say.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
+    from genelab.config import TaskEntry
+
 
 def register_when_imported() -> None:
     """Register the tasks with Gymnasium as soon as it is there."""
@@ -25,18 +28,27 @@ def register_when_imported() -> None:
 
 def register_tasks() -> None:
     """Give every trainable task an entry in Gymnasium's registry, for `gymnasium.make` and `make_vec`."""
-    import gymnasium
-
     from genelab.config import TASKS
 
     for entry in TASKS.entries():
-        if entry.backend is not None and entry.id not in gymnasium.registry:
-            gymnasium.register(
-                entry.id,
-                entry_point="genelab.gym:Task",
-                vector_entry_point="genelab.gym:make_vec",
-                kwargs={"task": entry.id},
-            )
+        _register(entry)
+    TASKS.watchers.append(_register)
+
+
+def _register(entry: TaskEntry) -> None:
+    import contextlib
+
+    import gymnasium
+
+    if entry.backend is None or entry.id in gymnasium.registry:
+        return
+    with contextlib.suppress(gymnasium.error.Error):  # an id that Gymnasium does not allow, one with a blank
+        gymnasium.register(
+            entry.id,
+            entry_point="genelab.gym:Task",
+            vector_entry_point="genelab.gym:make_vec",
+            kwargs={"task": entry.id},
+        )
 
 
 class _AfterGymnasium:

@@ -11,7 +11,9 @@ from pathlib import Path
 import gymnasium
 import pytest
 
+from benchmarks import solver
 from genelab.cli.main import run
+from tests.lacking import lacking
 
 ASSETS = Path(gymnasium.__file__).parent / "envs/mujoco/assets"
 INERTIA = '<inertial><mass value="1"/><inertia ixx=".01" iyy=".01" izz=".01" ixy="0" ixz="0" iyz="0"/></inertial>'
@@ -130,6 +132,30 @@ def test_a_robot_of_others_becomes_a_project_that_steps(
         assert run(["train", task, *options]) == 0
 
 
+def test_an_anymal_with_meshes_comes_in_and_holds_under_a_beginners_actions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    genesis = importlib.util.find_spec("genesis")  # its wheel has the files; it need not be imported
+    if genesis is None or not genesis.submodule_search_locations:
+        lacking("no genesis-world, which ships the model")
+    source = Path(genesis.submodule_search_locations[0]) / "assets/urdf/anymal_c/urdf/anymal_c.urdf"
+    assert run(["new-task", "brought_anymal", "--from", str(source), "--dir", str(tmp_path)]) == 0
+    out = capfd.readouterr().out
+    for words in ("52.1 kg, base free", "12 driven by position servos", "feet     LF_FOOT, RF_FOOT, LH_FOOT, RH_FOOT"):
+        assert words in out
+    works(tmp_path / "brought_anymal", "brought_anymal", monkeypatch)
+    size = ["--num-envs", "32", "--steps", "3200", "--threads", "1"]
+    argv = ["solver", "Brought-Anymal-Velocity-v0", "--import", "brought_anymal", *size]
+    monkeypatch.setattr(sys, "argv", argv)
+    solver.main()
+    rows = [row.split("|")[1:7] for row in capfd.readouterr().out.splitlines()[2:]]
+    limits, steps, diverged, fast, _, unconverged = zip(*[[cell.strip() for cell in row] for row in rows], strict=True)
+    assert limits == ("10", "100")
+    assert steps == ("3,200", "3,200")
+    assert diverged == fast == ("0", "0")
+    assert unconverged[1] == "0.0000%"
+
+
 def test_proposals_stand_in_the_files(tmp_path: Path) -> None:
     source = tmp_path / "robot.xml"
     source.write_text(DOG)
@@ -147,9 +173,16 @@ def test_what_cannot_be_made_is_one_line(tmp_path: Path, capfd: pytest.CaptureFi
     arm, pendulum = tmp_path / "arm.urdf", str(ASSETS / "inverted_pendulum.xml")
     arm.write_text(ARM)
     (tmp_path / "taken").mkdir()
+    for name in ("dog.xacro", "dog.sdf"):
+        (tmp_path / name).write_text(ARM)
     for words, message in (
         (["x", "--from", str(tmp_path / "no.xml")], "no file at"),
         (["Bad-Name", "--from", pendulum, "--dir", str(tmp_path)], "is no name for a package"),
+        (["class", "--from", pendulum, "--dir", str(tmp_path)], "'class' is a word of Python: choose another name"),
+        (["torch", "--from", pendulum, "--dir", str(tmp_path)], "'torch' is a module that is installed"),
+        (["x", "--from", str(tmp_path / "dog.xacro"), "--dir", str(tmp_path)], "`xacro dog.xacro > robot.urdf`"),
+        (["x", "--from", str(tmp_path / "dog.sdf"), "--dir", str(tmp_path)], "a robot is MJCF, *.xml, or URDF, *.urdf"),
+        (["x", "--from", pendulum, "--fixed-base", "--dir", str(tmp_path)], "--fixed-base is for a URDF"),
         (["x", "--from", pendulum, "--kind", "velocity", "--dir", str(tmp_path)], "cannot walk: pass --kind reach"),
         (["taken", "--from", str(arm), "--dir", str(tmp_path)], "there is already"),
     ):

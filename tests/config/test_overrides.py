@@ -18,6 +18,7 @@ from genelab.config import (
     as_words,
     iter_fields,
     reaches,
+    refuse_decided,
     split_overrides,
 )
 from genelab.errors import ConfigError, did_you_mean
@@ -281,6 +282,16 @@ def test_overrides_apply_in_order_and_values_need_no_text(env: EnvCfg) -> None:
     assert env.cart_range == (0.0, 1.0)
     with pytest.raises(ConfigError, match="expected str, got 3"):
         apply_override(root, "env.name", 3)
+
+
+def test_overrides_that_are_no_mapping_are_refused(env: EnvCfg) -> None:
+    wrongs: tuple[Any, ...] = (["env.name=a"], [("env.name", "a")], "env.name=a")
+    message = r"^overrides: must be a dict as \{'env.simulation.dt': 0.002\}, got "
+    for wrong in wrongs:
+        with pytest.raises(ConfigError, match=message):
+            apply_overrides(env, wrong)
+        with pytest.raises(ConfigError, match=message):
+            refuse_decided(wrong, {"env.seed": "pass `seed`"}, "a training")
 
 
 def test_overrides_can_be_typed_again() -> None:

@@ -238,3 +238,9 @@ def test_the_package_imports_only_the_standard_library() -> None:
         [sys.executable, "-c", code], env={"PYTHONPATH": str(source)}, capture_output=True, text=True
     )
     assert (result.stdout, result.stderr) == ("[]\n", "")
+
+
+def test_a_config_instead_of_an_id_is_told_how_to_become_a_task(tasks: TaskRegistry) -> None:
+    config: Any = make_task()
+    with pytest.raises(UsageError, match=r"^a task is named by its id, not given as a TaskCfg: register a function "):
+        tasks.get(config)

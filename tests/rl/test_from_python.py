@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from genelab.errors import UsageError
 from genelab.rl import EvalSettings, evaluate_task, export_task, resume_task, train_task
+from genelab.rl.config import RslRlOnPolicyRunnerCfg
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 
@@ -26,4 +29,17 @@ def test_paths_may_be_text_and_overrides_need_no_text(tmp_path: Path, monkeypatc
     settings = EvalSettings(num_envs=2, episodes=2, probe=False)
     report = evaluate_task(TASK, "again", settings, overrides={"env.episode_length_s": 0.2}, out="eval.json")
     assert json.loads(Path("eval.json").read_text())["metrics"]["length_mean"] == report["metrics"]["length_mean"] == 20
+    mistakes: list[tuple[Any, str]] = [
+        (
+            {"episodes": 2},
+            r"^the settings of an evaluation are EvalSettings\(episodes=100, \.\.\.\), got \{'episodes': 2\}$",
+        ),
+        (EvalSettings(episodes=0), r"^`episodes`: must be at least 1, got 0$"),
+    ]
+    for wrong, message in mistakes:
+        with pytest.raises(UsageError, match=message):
+            evaluate_task(TASK, "again", wrong)
+    agent: Any = RslRlOnPolicyRunnerCfg
+    with pytest.raises(UsageError, match=r"^the agent is the class RslRlOnPolicyRunnerCfg: pass an object of it, "):
+        train_task(TASK, agent=agent, log_dir="class")
     assert export_task(TASK, again.checkpoint, out="policy.ts").path == Path("policy.ts")

@@ -59,8 +59,9 @@ def as_words(overrides: Mapping[str, Any]) -> list[str]:
     return [f"{path}={FieldInfo(path, '', value).text}" for path, value in overrides.items()]
 
 
-def refuse_decided(overrides: Iterable[str], decided: Mapping[str, str], who: str) -> None:
+def refuse_decided(overrides: Mapping[str, Any], decided: Mapping[str, str], who: str) -> None:
     """Refuse overrides of what is not free; `decided` has by path what to do instead."""
+    _check_mapping(overrides)
     for path in overrides:
         for setting, remedy in decided.items():
             if reaches(path, setting):
@@ -103,8 +104,14 @@ def split_overrides(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 def apply_overrides(root: Any, overrides: Mapping[str, Any]) -> None:
     """Set values by dotted path, in order and in place; text is parsed as the type found there."""
+    _check_mapping(overrides)
     for path, value in overrides.items():
         apply_override(root, path, value)
+
+
+def _check_mapping(overrides: Any) -> None:
+    if not isinstance(overrides, Mapping):
+        raise ConfigError(f"overrides: must be a dict as {{'env.simulation.dt': 0.002}}, got {overrides!r:.80}")
 
 
 def apply_override(root: Any, path: str, value: Any) -> None:

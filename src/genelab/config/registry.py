@@ -82,6 +82,8 @@ class TaskRegistry:
         """Modules that the user named with `--import`, for commands that are printed."""
         self.named: set[str] = set()
         """What the configs of the tasks made so far name, as "module:name"."""
+        self.watchers: list[Callable[[TaskEntry], None]] = []
+        """Told of each task that is registered from now on."""
         self._entries: dict[str, TaskEntry] = {}
         self._packages: set[str] = set()
         self._plugins_loaded = False
@@ -102,7 +104,7 @@ class TaskRegistry:
         self.trust(name)
         known = self._entries.get(id.casefold())
         if known is None:
-            self._entries[id.casefold()] = TaskEntry(
+            entry = self._entries[id.casefold()] = TaskEntry(
                 id=id,
                 factory=factory,
                 description=description,
@@ -110,6 +112,8 @@ class TaskRegistry:
                 backend=backend,
                 package=name.partition(":")[0].partition(".")[0],
             )
+            for tell in self.watchers:
+                tell(entry)
         elif not _same_factory(known.factory, factory):
             raise ConfigError(
                 f"task {known.id!r} from {_factory_name(known.factory)!r} is registered again by {name!r}"
@@ -153,6 +157,9 @@ class TaskRegistry:
 
     def entry(self, id: str) -> TaskEntry:
         """What is known of a task without making it."""
+        if not isinstance(id, str):
+            how = "register a function that returns it, TASKS.register('Mine-v0', my_task)"
+            raise UsageError(f"a task is named by its id, not given as a {type(id).__name__}: {how}")
         self.load_plugins()
         try:
             return self._entries[id.casefold()]

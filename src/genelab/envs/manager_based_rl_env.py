@@ -305,6 +305,8 @@ def _one_seed(seed: int | Sequence[int | None] | None, num_envs: int) -> int | N
     """A seed as Gymnasium gives it, as one number."""
     if seed is None or isinstance(seed, int | np.integer):
         return None if seed is None else int(seed)
+    if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
+        raise UsageError(f"reset: a seed is an integer, or one for each environment, got {seed!r}")
     seeds = [None if one is None else int(one) for one in seed]
     if len(seeds) != num_envs:
         raise UsageError(f"reset: {len(seeds)} seeds for {num_envs} environments")

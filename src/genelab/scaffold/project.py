@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import keyword
 import math
 import re
 import xml.etree.ElementTree as ET
@@ -26,6 +28,8 @@ def project_files(name: str, model: Path, kind: Kind, found: Survey) -> dict[str
     """The files by their names in the project's directory."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise UsageError(f"{name!r} is no name for a package: use small letters, digits and _, as in my_robot")
+    if taken := _taken(name):
+        raise UsageError(f"{name!r} is {taken}: choose another name, as my_{name}")
     if kind == "velocity" and found.base == "fixed":
         raise UsageError("a robot that is fixed to the world cannot walk: pass `kind='reach'` or `kind='blank'`")
     if kind == "reach" and not found.reach > 0.0:
@@ -44,6 +48,14 @@ def project_files(name: str, model: Path, kind: Kind, found: Survey) -> dict[str
     files = {path: _used_imports(Template(text).substitute(words)).encode() for path, text in texts.items()}
     copied = model_files(model)
     return files | {f"{name}/model/{path}": content for path, content in copied.items()}
+
+
+def _taken(name: str) -> str | None:
+    """What a package of that name could not be imported beside."""
+    if keyword.iskeyword(name):
+        return "a word of Python"
+    found = importlib.util.find_spec(name)
+    return "a module that is installed" if found is not None and found.origin is not None else None
 
 
 def _used_imports(text: str) -> str:
@@ -129,7 +141,9 @@ def findings(found: Survey) -> dict[str, str]:
         "ground": "the file's floor" if found.has_floor else "a plane",
     }
     if found.left:
-        words["joints"] += f"; {_count(found.left, 'actuator')} on tendons or sites stay at 0"
+        words["joints"] += (
+            f"; {_count(found.left, 'actuator')} on tendons or sites {'stays' if found.left == 1 else 'stay'} at 0"
+        )
     if found.mended:
         words["mended"] = "; ".join(found.mended)
     return words

@@ -115,7 +115,13 @@ def survey(path: Path, *, kind: Kind | None = None, fixed_base: bool = False) ->
 
     The root of a URDF floats if it has to walk or has legs, unless it is to be fixed.
     """
+    if path.suffix.lower() == ".xacro":
+        raise UsageError(f"{path} is a macro of a URDF: write the URDF first, `xacro {path.name} > robot.urdf`")
+    if path.suffix.lower() not in (".urdf", ".xml"):
+        raise UsageError(f"{path}: a robot is MJCF, *.xml, or URDF, *.urdf")
     if path.suffix.lower() != ".urdf":
+        if fixed_base:
+            raise UsageError("an MJCF says itself whether its base is free: `fixed_base` is for a URDF")
         return _survey(path, mjcf_file, {})
     if not fixed_base and kind != "reach":
         found = _survey_urdf(path, floating_base=True)

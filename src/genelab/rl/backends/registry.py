@@ -83,6 +83,8 @@ class BackendRegistry:
                 return self._entries[kind]
         if agent is None:
             raise UsageError("this task has no agent config: it can be played, not trained")
+        if isinstance(agent, type):
+            raise UsageError(f"the agent is the class {agent.__name__}: pass an object of it, {agent.__name__}(...)")
         raise UsageError(f"no RL backend is registered for an agent config of type {type(agent).__name__}")
 
     def packages(self) -> list[str]:
