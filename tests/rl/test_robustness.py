@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genelab import mdp
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.errors import UsageError
 from genelab.managers import ObservationGroupCfg, obs, symmetric, termination
 from genelab.mdp import VelocityCommandCfg
@@ -23,6 +23,7 @@ from genelab.rl.gaps import SWEEPS, Delay, EncoderBias, Friction, Gains, Mass, N
 from genelab.rl.locate import find_checkpoint
 from genelab.rl.probe import run_probe
 from genelab.rl.robustness import Plan, holds, judge
+from genelab.rl.world import eval_cfg
 from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, ImplicitPdActuatorCfg, PlaneCfg, SceneCfg, mjcf_text
 from genelab.sim import SimulationCfg
 from tests.narrow import present
@@ -160,7 +161,7 @@ def test_a_sweep_that_says_nothing_is_left_out_with_its_reason() -> None:
     env = ManagerBasedRlEnv(cfg)
     plan = Plan.of(env, 5)
     assert plan.left_out == {
-        "friction": "nothing in this world collides",
+        "friction": "nothing in this world can touch",
         "gains": "its actuators have no gains",
         "noise": "its observations have no noise in training",
         "encoder bias": "no action sets joint positions",
@@ -169,6 +170,17 @@ def test_a_sweep_that_says_nothing_is_left_out_with_its_reason() -> None:
     assert [sweep.name for sweep in plan.sweeps] == ["mass", "delay"]
     assert (plan.section, plan.size) == (None, 5)
     assert len(plan.settings) == 1 + 6 + 5
+
+
+def test_a_cart_on_its_rail_touches_nothing_though_it_has_geoms_that_collide() -> None:
+    """Cart and pole collide with others, but not with each other and not with the ground."""
+    env = ManagerBasedRlEnv(eval_cfg(rl_cfg(PENDULUM), 1))
+    model = env.scene.engine.model
+    assert len(Friction(())._geoms(env)) == 3
+    assert Plan.of(env, 5).left_out["friction"] == "nothing in this world can touch"
+    model.geom_conaffinity[:] = 2  # now the cart's poles meet the ground
+    assert "friction" not in Plan.of(env, 5).left_out
+    env.close()
 
 
 def test_each_block_of_a_velocity_probe_is_judged_by_itself() -> None:
@@ -247,10 +259,11 @@ def test_the_command_prints_reports_and_draws_it(tmp_path: Path, capsys: pytest.
     words = ["eval", PENDULUM, "pretrained", "--robustness", "--episodes", "2", "--num-envs", "2", "--out", str(out)]
     assert run([*words, "env.episode_length_s=1"]) == 0
     printed = capsys.readouterr().out
+    assert "friction left out: nothing in this world can touch" in printed
     assert "push left out: its robot is fixed to the world" in printed
     assert "delay         breaks at " in printed
     found = json.loads(out.read_text())["robustness"]
-    assert list(found["sweeps"]) == [sweep.name for sweep in SWEEPS if sweep.name != "push"]
+    assert list(found["sweeps"]) == [sweep.name for sweep in SWEEPS if sweep.name not in ("friction", "push")]
     assert (tmp_path / "eval.robustness.png").read_bytes().startswith(b"\x89PNG")
 
 

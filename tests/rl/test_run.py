@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from benchmarks.deployed import alone, returns
 from genelab.cli.main import run as genelab
-from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.rl import export_for
 from genelab.rl.targets import run
-from genelab.rl.world import eval_cfg
 
 pytestmark = pytest.mark.xdist_group("run.py")
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 FRANKA = "GeneLab-Franka-Pick-And-Place-v0"
-ALONE = """
-import runpy, sys
-
-class Nothing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("genelab", "torch"):
-            raise ImportError(name)
-
-sys.meta_path.insert(0, Nothing())
-sys.argv = ["run.py", *sys.argv[1:]]
-runpy.run_path(sys.argv.pop(1), run_name="__main__")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -43,27 +27,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for task in (PENDULUM, FRANKA):
         export_for("mujoco", task, "pretrained", out=home / task)
     return {task: home / task for task in (PENDULUM, FRANKA)}
-
-
-def alone(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The folder's own program, in a process that can import neither genelab nor torch."""
-    program = [sys.executable, "-c", ALONE, str(folder / "run.py"), *words]
-    return subprocess.run(program, capture_output=True, text=True, cwd=folder.parent)
-
-
-def returns(task: str, log: Any) -> np.ndarray:
-    """What the task pays for each episode of a log, by its own terms: every logged state is an environment."""
-    count = len(log["qpos"])
-    env = ManagerBasedRlEnv(eval_cfg(rl_cfg(task), count))
-    env.scene.engine.write_qpos(torch.as_tensor(log["qpos"]), slice(None), None)
-    env.scene.engine.write_qvel(torch.as_tensor(log["qvel"]), slice(None), None)
-    actions = torch.as_tensor(log["action"], dtype=env.dtype)
-    env.action_manager.action = actions
-    env.action_manager.prev_action = torch.cat((torch.zeros_like(actions[:1]), actions[:-1]))
-    env.action_manager.prev_action[torch.as_tensor(log["start"])] = 0.0
-    paid = env.reward_manager.compute().numpy()
-    env.close()
-    return np.add.reduceat(paid, np.flatnonzero(log["start"]))
 
 
 def test_a_pendulum_earns_outside_what_it_earns_here(folders: dict[str, Path], tmp_path: Path) -> None:

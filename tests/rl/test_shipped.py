@@ -28,8 +28,6 @@ SAID_OF_EACH_TERM = {
     "columns",
     "formula",
 }
-OF_A_MOTION = ("motion_anchor_pos", "motion_anchor_ori")
-"""What can be read off a model only by who knows the motion's frame."""
 
 
 def test_there_are_ten() -> None:
@@ -55,7 +53,7 @@ def test_every_number_is_defined(task: str) -> None:
         for term in group["terms"]:
             assert term.keys() >= SAID_OF_EACH_TERM
             assert term["formula"]
-            assert (term["source"] or {}).get("kind") or term["name"] in OF_A_MOTION
+            assert term["source"]["kind"]
             assert len(term["columns"]) == term["dim"]
     for action in about["actions"]:
         assert action["formula"]

@@ -100,16 +100,90 @@ def test_metadata_props_of_go1_field_by_field(home: Path) -> None:
     assert {float(value) for value in props["observation_terms_flatten_history_dim"]} == {1.0}
 
 
-def test_g1_goes_out_with_the_gains_of_each_of_its_motors(tmp_path: Path) -> None:
-    about = export_for("unitree", G1, "pretrained", out=tmp_path).metadata
-    robot = about["entities"]["robot"]
-    joints = robot["joint_names"]
-    controller = UnitreeController(tmp_path, joints, joints)
-    assert len(joints) == 29
-    assert controller.gains == [pytest.approx(pair) for pair in zip(robot["stiffness"], robot["damping"], strict=True)]
-    assert len({stiffness for stiffness, _ in controller.gains}) > 3
-    assert controller.scale == pytest.approx(about["actions"][0]["scale"])
-    assert controller.offset == pytest.approx(about["actions"][0]["offset"])
+LEG = ["hip_pitch", "hip_roll", "hip_yaw", "knee", "ankle_pitch", "ankle_roll"]
+ARM = ["shoulder_pitch", "shoulder_roll", "shoulder_yaw", "elbow", "wrist_roll", "wrist_pitch", "wrist_yaw"]
+WAIST = ["yaw", "roll", "pitch"]
+G1_MOTORS = [
+    *(f"{side}_{part}_joint" for side in ("left", "right") for part in LEG),
+    *(f"waist_{part}_joint" for part in WAIST),
+    *(f"{side}_{part}_joint" for side in ("left", "right") for part in ARM),
+]
+"""G1's motors in the order of Unitree's SDK."""
+SMALL, LARGE, LARGEST, SMALLEST, PAIR = (14.2506, 25), (40.1792, 88), (99.0984, 139), (16.7783, 5), (28.5012, 50)
+"""Stiffness, N·m/rad, and peak torque, N·m, of the motors 5020, 7520-14, 7520-22, 4010 and two 5020."""
+G1_DRIVES = [
+    *2 * [LARGE, LARGEST, LARGE, LARGEST, PAIR, PAIR],
+    *[LARGE, PAIR, PAIR],
+    *2 * [SMALL, SMALL, SMALL, SMALL, SMALL, SMALLEST, SMALLEST],
+]
+G1_POSE = [*2 * [-0.312, 0, 0, 0.669, -0.363, 0], 0, 0, 0, 0.2, 0.2, 0, 0.6, 0, 0, 0, 0.2, -0.2, 0, 0.6, 0, 0, 0]
+HERTZ = 20 * np.pi
+"""Of the servos, rad/s: they are damped at twice the critical ratio."""
+
+
+@pytest.fixture(scope="module")
+def g1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("g1")
+    for target in ("unitree", "mjlab"):
+        export_for(target, G1, "pretrained", out=home / target)
+    return home
+
+
+def g1_gains() -> tuple[list[float], list[float], list[float]]:
+    """Stiffness, damping and the angle of a unit action, which a quarter of the peak torque would hold."""
+    stiffness = [gain for gain, _ in G1_DRIVES]
+    return stiffness, [4 * gain / HERTZ for gain in stiffness], [0.25 * peak / gain for gain, peak in G1_DRIVES]
+
+
+def test_deploy_yaml_of_g1_field_by_field(g1: Path) -> None:
+    controller = UnitreeController(g1 / "unitree", G1_MOTORS, G1_MOTORS)
+    cfg, (stiffness, damping, scale) = controller.cfg, g1_gains()
+    assert (cfg["joint_ids_map"], cfg["step_dt"]) == (list(range(29)), 0.02)
+    assert cfg["stiffness"] == pytest.approx(stiffness, rel=1e-4)
+    assert cfg["damping"] == pytest.approx(damping, rel=1e-4)
+    assert controller.gains == [pytest.approx(pair, rel=1e-4) for pair in zip(stiffness, damping, strict=True)]
+    assert cfg["default_joint_pos"] == pytest.approx(G1_POSE)
+    ranges = {"lin_vel_x": [-1.0, 1.0], "lin_vel_y": [-1.0, 1.0], "ang_vel_z": [-0.5, 0.5]}
+    assert cfg["commands"] == {"base_velocity": {"ranges": ranges}}
+    action = cfg["actions"]["JointPositionAction"]
+    assert action["scale"] == pytest.approx(scale, rel=1e-4)
+    bent = dict(zip(G1_MOTORS, np.subtract(action["offset"], G1_POSE), strict=True))
+    assert {name: round(angle, 6) for name, angle in bent.items() if abs(angle) > 1e-6} == {
+        f"{side}_{part}_joint": angle
+        for side in ("left", "right")
+        for part, angle in (("hip_pitch", 0.05), ("knee", -0.1), ("ankle_pitch", 0.05))
+    }  # the step under the action begins with straighter knees
+    assert (action["clip"], action["joint_ids"], action["joint_names"]) == (None, None, [".*"])
+    told = {name: (len(term["scale"]), term["history_length"]) for name, term in cfg["observations"].items()}
+    assert told == {
+        "base_ang_vel": (3, 1),
+        "projected_gravity": (3, 1),
+        "joint_pos_rel": (29, 1),
+        "joint_vel_rel": (29, 1),
+        "last_action": (29, 1),
+        "velocity_commands": (3, 86),  # a second of running out, a period of 2/3 s, now, and the step before
+        "gait_phase": (2, 2),
+    }
+    assert cfg["observations"]["gait_phase"]["params"] == {"period": pytest.approx(2 / 3)}
+    assert all((term["clip"], set(term["scale"])) == (None, {1.0}) for term in cfg["observations"].values())
+
+
+def test_metadata_props_of_g1_field_by_field(g1: Path) -> None:
+    widths = {**WIDTHS, "joint_pos": 29, "joint_vel": 29, "actions": 29}
+    props = MjlabReader(g1 / "mjlab" / "policy.onnx", G1_MOTORS, widths).props
+    assert props["joint_names"] == G1_MOTORS
+    found = {key: [float(value) for value in props[key]] for key in props if key.startswith(("joint_s", "joint_d"))}
+    stiffness, damping, scale = g1_gains()
+    assert found["joint_stiffness"] == pytest.approx(stiffness, rel=1e-4)
+    assert found["joint_damping"] == pytest.approx(damping, rel=1e-4)
+    assert [float(value) for value in props["action_scale"]] == pytest.approx(scale, rel=1e-4)
+    assert [float(value) for value in props["default_joint_pos"]] == pytest.approx(G1_POSE)
+    assert props["command_names"] == ["twist"]
+    assert props["observation_names"] == list(widths)
+    assert props["observation_terms_history_length"] == ["0", "0", "0", "0", "0", "86", "2"]
+    assert {float(value) for value in props["observation_terms_scale"]} == {1.0}
+    assert set(props["observation_terms_clip"]) == {"-inf;inf"}
+    assert {float(value) for value in props["observation_terms_flatten_history_dim"]} == {1.0}
 
 
 def walk(stack: Stack, world: Path, command: tuple[float, float, float], seconds: float) -> np.ndarray:

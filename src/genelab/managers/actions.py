@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -115,6 +116,13 @@ class ActionTerm(Stateful):
             key: list(value.values()) if self.is_per_joint(value) else value for key, value in self.transforms().items()
         }
         return {**told, **joints, **numbers, **self.settings()}
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Numbers that are too many for the metadata, by name; asked for at the start of an episode.
+
+        An export for plain MuJoCo has them in `tables.npz`.
+        """
+        return {}
 
     def is_per_joint(self, value: Any) -> bool:
         """Whether a transform is a number for each of the joints."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -77,6 +78,13 @@ class CommandTerm(Stateful):
     def metadata(self) -> dict[str, Any]:
         """What it is, for whoever rebuilds it on a robot: what its config says, with the ranges as they are now."""
         return dict(vars(self.cfg_in_force()))
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Numbers that are too many for the metadata, by name; asked for at the start of an episode.
+
+        An export for plain MuJoCo has them in `tables.npz`.
+        """
+        return {}
 
     def marks(self, i: int, top: float) -> list[Mark]:
         """What pictures show of environment `i`, always as many marks and in the same order.

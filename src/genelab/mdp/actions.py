@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -69,7 +69,7 @@ FORMULA = "target = offset + scale * clipped action"
 class JointAction(ActionTerm):
     """One column of the action per joint."""
 
-    not_state = ("joint_columns",)
+    not_state: ClassVar[tuple[str, ...]] = ("joint_columns",)
     target: Target
     cfg: JointActionCfg
     told_elsewhere = JointPositionActionCfg

@@ -12,8 +12,10 @@ from torch import Tensor
 from genelab import math as gm
 from genelab.managers import CommandTerm, CommandTermCfg, Meaning, Range
 from genelab.managers.marks import ASKED, DONE, Arrow, Mark
+from genelab.mdp.probe_starts import kinds_of
 from genelab.mdp.velocity_probe import VelocityProbe
 from genelab.scene import Image
+from genelab.scene.terrains import GeneratedTerrain
 from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
@@ -106,6 +108,20 @@ class VelocityCommand(CommandTerm):
             columns=("forward", "left", "turn"),
             mirror=Image((0, 1, 2), (1.0, -1.0, -1.0)),
         )
+
+    def metadata(self) -> dict[str, Any]:
+        """On generated ground also what that is made of."""
+        terrain = self.env.scene.terrain
+        if not isinstance(terrain, GeneratedTerrain):
+            return super().metadata()
+        cfg = terrain.cfg
+        ground = {"kinds": kinds_of(cfg), "levels": cfg.init_levels, "cell_size": cfg.cell_size}
+        return {**super().metadata(), "ground": ground}
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Where the robots of its probe start on generated ground."""
+        probe = self.probe()
+        return {} if probe.terrain is None else probe.in_full().starts()
 
     def marks(self, i: int, top: float) -> list[Mark]:
         """A green arrow for what is asked, and below it a blue one for what is done; they start above the robot."""

@@ -24,7 +24,8 @@ FORMULA = (
     "target = offset + scale * action + share * (joint_pos + lead * joint_vel - default_joint_pos)"
     " + feed_forward * torque / stiffness"
 )
-"""For who runs an exported policy; `joint_pos`, `joint_vel` and `torque` are those of the motion's frame."""
+"""For who runs an exported policy; `joint_pos`, `joint_vel` and `torque` are those of the motion's frame, rows of
+tables."""
 
 
 @dataclass(kw_only=True)
@@ -55,7 +56,7 @@ class MotionJointPositionAction(JointPositionAction):
 
     cfg: MotionJointPositionActionCfg
     env: ManagerBasedRlEnv
-    not_state = ("under",)
+    not_state = ("under", "torques")
 
     def metadata(self) -> dict[str, Any]:
         default = gm.decimals(self.robot.default_joint_pos[0, self.joint_ids])
@@ -67,12 +68,22 @@ class MotionJointPositionAction(JointPositionAction):
         motions, env = get_motion(self.env, self.cfg.command).motions.values(), self.env
         default = self.robot.default_joint_pos[0].cpu().numpy()
         rows = [self.cfg.share * (m.joint_pos + self.cfg.lead * m.joint_vel - default) for m in motions]
+        table = np.concatenate(rows)
         if self.cfg.feed_forward != 0.0:
-            dynamics = Dynamics(env.cfg.scene.entities[self.cfg.entity])
-            ahead = [dynamics.torques(m.clip) / self._stiffness() for m in motions]
-            rows = [row + self.cfg.feed_forward * more for row, more in zip(rows, ahead, strict=True)]
-        table = torch.as_tensor(np.concatenate(rows), device=env.device, dtype=env.dtype)
-        return table[:, self.joint_ids].contiguous()
+            table = table + self.cfg.feed_forward * self.torques / self._stiffness()
+        return torch.as_tensor(table, device=env.device, dtype=env.dtype)[:, self.joint_ids].contiguous()
+
+    @cached_property
+    def torques(self) -> np.ndarray:
+        """What each frame of the motions takes of all joints of the robot, `(T, J)`, N·m."""
+        dynamics = Dynamics(self.env.cfg.scene.entities[self.cfg.entity])
+        motions = get_motion(self.env, self.cfg.command).motions.values()
+        return np.concatenate([dynamics.torques(motion.clip) for motion in motions])
+
+    def tables(self) -> dict[str, np.ndarray]:
+        if self.cfg.feed_forward == 0.0:
+            return {}
+        return {"torque": self.torques[:, self.joint_ids.tolist()].astype(np.float32)}
 
     def _stiffness(self) -> np.ndarray:
         """Of the servos of all joints, `(J,)`; infinite where there is none."""

@@ -16,7 +16,7 @@ from genelab import math as gm
 from genelab.errors import ConfigError, UsageError
 from genelab.managers import CommandTerm, CommandTermCfg, Meaning
 from genelab.managers.marks import REFERENCE, Ghost, Mark
-from genelab.mdp.motion_probe import MotionProbe
+from genelab.mdp.motion_probe import STARTS_OFF, MotionProbe
 from genelab.motion import Kinematics, Motion, find_motion
 from genelab.scene import Image
 from genelab.scene.mirror import beside, of_joints
@@ -400,6 +400,33 @@ class MotionCommand(CommandTerm):
             formula="Joint positions, then joint velocities, of the motion's frame for the end of this control step.",
             mirror=lambda: beside((image(), image())),
         )
+
+    def metadata(self) -> dict[str, Any]:
+        """With the names of joints and bodies, and where in the tables each motion is."""
+        lengths = [len(motion) for motion in self.motions.values()]
+        starts = zip(self.motions, self.clips.tolist(), lengths, strict=True)
+        return {
+            **super().metadata(),
+            "joint_names": self.robot.joint_names,
+            "anchor": self.body_names[self.anchor],
+            "bodies": self.body_names,
+            "end_effectors": [self.body_names[i] for i in self.end_effectors.tolist()],
+            "clips": [{"name": name, "first": first, "frames": frames} for name, first, frames in starts],
+            "starts_off": STARTS_OFF,
+        }
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """By frame: joints, the followed bodies, and the root's position, quaternion and velocities, world frame."""
+        joints, bodies = self.num_joints, len(self.body_names)
+        rows, states = (table.cpu().numpy().astype(np.float32) for table in (self._table, self._states))
+        place = rows[:, 2 * joints : 2 * joints + 7 * bodies]
+        return {
+            "joint_pos": rows[:, :joints],
+            "joint_vel": rows[:, joints : 2 * joints],
+            "body_pos": place[:, : 3 * bodies].reshape(-1, bodies, 3),
+            "body_quat": place[:, 3 * bodies :].reshape(-1, bodies, 4),
+            "root_state": states,
+        }
 
     def marks(self, i: int, top: float) -> list[Mark]:
         """The motion as a ghost of the robot."""

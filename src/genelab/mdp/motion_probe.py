@@ -19,10 +19,8 @@ from genelab.statistics import share_interval
 if TYPE_CHECKING:
     from genelab.mdp.motion_command import MotionCommand
 
-_OFF = {"x": 0.02, "y": 0.02, "yaw": 0.05}
-"""How far off a robot starts, m and rad."""
-_OFF_JOINTS = 0.02
-"""And each of its joints, rad."""
+STARTS_OFF = {"x": 0.02, "y": 0.02, "yaw": 0.05, "joints": 0.02}
+"""How far off a robot starts at most, and each of its joints, m and rad."""
 
 
 class MotionProbe(Probe):
@@ -55,9 +53,9 @@ class MotionProbe(Probe):
     def start(self, observations: dict[str, Tensor]) -> dict[str, Tensor]:
         env, term = self.env, self.term
         span = env.num_envs, 6
-        bounds = torch.tensor([_OFF.get(axis, 0.0) for axis in ("x", "y", "z", "roll", "pitch", "yaw")])
+        bounds = torch.tensor([STARTS_OFF.get(axis, 0.0) for axis in ("x", "y", "z", "roll", "pitch", "yaw")])
         pose = bounds.to(env.device, env.dtype) * gm.uniform(-1.0, 1.0, span, env.rng, env.dtype)
-        joints = _OFF_JOINTS * gm.uniform(-1.0, 1.0, (env.num_envs, term.num_joints), env.rng, env.dtype)
+        joints = STARTS_OFF["joints"] * gm.uniform(-1.0, 1.0, (env.num_envs, term.num_joints), env.rng, env.dtype)
         term.put(None, self._first, pose, None, joints)
         env.scene.engine.refresh()
         env.scene.reset_sensors(None)

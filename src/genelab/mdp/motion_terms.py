@@ -43,10 +43,22 @@ def _per_body(unit: str, each: Image, columns: tuple[str, ...]) -> Callable[...,
     return meaning
 
 
+def _of_anchor(kind: str, unit: str, columns: tuple[str, ...], mirror: Image) -> Callable[..., Meaning]:
+    """Where the motion's anchor is to the robot's."""
+
+    def meaning(env: ManagerBasedRlEnv, command: str) -> Meaning:
+        motion = get_motion(env, command)
+        body = f"{motion.robot.name}/{motion.body_names[motion.anchor]}"
+        source = {"kind": kind, "command": command, "body": body}
+        return Meaning(unit=unit, frame="anchor", columns=columns, source=source, mirror=mirror)
+
+    return meaning
+
+
 # -- observations
 
 
-@observation(unit="m", frame="anchor", columns=XYZ, mirror=POLAR)
+@observation(_of_anchor("motion_anchor_pos", "m", XYZ, POLAR))
 def motion_anchor_pos(env: ManagerBasedRlEnv, command: str) -> Tensor:
     """Where the motion's anchor is from the robot's, in the frame of that."""
     motion = get_motion(env, command)
@@ -54,7 +66,7 @@ def motion_anchor_pos(env: ManagerBasedRlEnv, command: str) -> Tensor:
     return gm.quat_rotate_inverse(motion.body_quat[:, motion.anchor], away)
 
 
-@observation(unit="1", frame="anchor", columns=_COLUMNS, mirror=TURN)
+@observation(_of_anchor("motion_anchor_ori", "1", _COLUMNS, TURN))
 def motion_anchor_ori(env: ManagerBasedRlEnv, command: str) -> Tensor:
     """How the motion's anchor is turned from the robot's: two columns of the rotation's matrix, row by row."""
     motion = get_motion(env, command)

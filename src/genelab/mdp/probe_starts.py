@@ -89,20 +89,23 @@ def start_on_relief(env: ManagerBasedRlEnv, robot: Articulation, dealt: Deal, co
     terrain = env.scene.terrain
     assert isinstance(terrain, GeneratedTerrain)
     terrain.place(dealt.levels, dealt.columns)
-    robot.write_root_pose(_poses(terrain, robot, dealt, command), None)
+    robot.write_root_pose(start_poses(terrain, robot, dealt, command), None)
     env.scene.engine.refresh()
     env.scene.reset_sensors(None)
     env.observation_manager.reset(None)
     return env.observation_manager.compute()
 
 
-def _poses(terrain: GeneratedTerrain, robot: Articulation, dealt: Deal, command: Tensor) -> Tensor:
-    """Position and quaternion, `(N, 7)`: half-way between the platform and the edge of the cell, on the ground."""
-    origins = terrain.env_origins
+def start_poses(terrain: GeneratedTerrain, robot: Articulation, dealt: Deal, command: Tensor) -> Tensor:
+    """Position and quaternion, `(N, 7)`: half-way between the platform and the edge of the cell, on the ground.
+
+    Robots that have just been reset show how they stand.
+    """
+    origins = cells_of(terrain, dealt)
     inwards = math.pi / 2 * dealt.sides.to(origins)
     ahead = torch.stack((inwards.cos(), inwards.sin()), dim=1)  # (N, 2)
     aside = torch.stack((-inwards.sin(), inwards.cos()), dim=1)
-    distance = origins.new_tensor([_distance(terrain.cfg, kind) for kind in terrain.kind_names])[terrain.kinds]
+    distance = origins.new_tensor([_distance(terrain.cfg, kind) for kind in terrain.kind_names])[dealt.columns]
     spots = origins[:, :2] - distance[:, None] * ahead
     reach, lean = _stance(robot)
     square = reach * torch.cartesian_prod(*2 * [torch.linspace(-1.0, 1.0, 13)]).to(origins)  # (P, 2)
@@ -117,9 +120,14 @@ def _poses(terrain: GeneratedTerrain, robot: Articulation, dealt: Deal, command:
     tilt = tilt / tilt.norm(dim=1, keepdim=True)  # turns upwards into the normal, on the shortest way
     heading = inwards - torch.atan2(command[:, 1], command[:, 0])
     turn = gm.quat_from_euler(torch.zeros_like(heading), torch.zeros_like(heading), heading)
-    default = robot.default_root_pose.expand(len(spots), -1)
+    default = robot.default_root_pose[:1].expand(len(spots), -1)
     pos = torch.cat((spots, middle[:, None]), dim=1) + default[:, 2:3] * normal
     return torch.cat((pos, gm.quat_mul(tilt, gm.quat_mul(turn, default[:, 3:]))), dim=1)
+
+
+def cells_of(terrain: GeneratedTerrain, dealt: Deal) -> Tensor:
+    """The middle of each robot's cell, `(N, 3)`."""
+    return terrain.origins[dealt.levels, dealt.columns]
 
 
 def _distance(cfg: TerrainGeneratorCfg, kind: str) -> float:

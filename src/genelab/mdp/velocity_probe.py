@@ -12,11 +12,12 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from genelab.managers import BlockScore, Probe, Range
-from genelab.mdp.probe_starts import deal, kinds_of, robots_per_direction, start_on_relief
+from genelab.mdp.probe_starts import cells_of, deal, kinds_of, robots_per_direction, start_on_relief, start_poses
 from genelab.scene.terrains import GeneratedTerrain
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ class VelocityProbe(Probe):
         """As many robots as can be dealt evenly."""
         return about if self.terrain is None else robots_per_direction(self.terrain.cfg, about)
 
+    def in_full(self) -> VelocityProbe:
+        """The same with as many robots as there are if environments do not lack."""
+        return VelocityProbe(self.term, self._per_direction(self.envs_per_direction))
+
     @property
     def rounds(self) -> int:
         return math.ceil(self.robots / self.env.num_envs)
@@ -128,6 +133,23 @@ class VelocityProbe(Probe):
             self._way[here] += velocity[alive]
             self._speed[here] += velocity[alive].norm(dim=1)
             self._time[here] += 1.0
+
+    def starts(self) -> dict[str, np.ndarray]:
+        """Where the robots of all directions start on generated ground: poses `(D, R, 7)`, and of each of the R the
+        middle of its cell `(R, 3)`, its kind and its level `(R,)`; each of some copies has all kinds and levels."""
+        if self.terrain is None or self._dealt is None:
+            return {}
+        dealt = self._dealt
+        poses = start_poses(self.terrain, self.term.robot, dealt, self._command)
+        cells = len(kinds_of(self.terrain.cfg)) * self.terrain.cfg.init_levels
+        shape = cells // self.terrain.cfg.init_levels, self.group // cells, self.terrain.cfg.init_levels
+        order = torch.arange(self.group).view(shape).transpose(0, 1).flatten()
+        return {
+            "start_pose": poses.view(-1, self.group, 7)[:, order].cpu().numpy(),
+            "start_cell": cells_of(self.terrain, dealt)[order].cpu().numpy(),
+            "start_kind": dealt.kinds[order].cpu().numpy(),
+            "start_level": dealt.levels[order].cpu().numpy(),
+        }
 
     @property
     def directions(self) -> list[Direction]:

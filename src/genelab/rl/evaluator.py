@@ -136,6 +136,10 @@ class EvalSpec:
         cls, task_id: str, checkpoint: str | Path, settings: EvalSettings, best: bool, overrides: Mapping[str, Any]
     ) -> EvalSpec:
         """With the checkpoint that the words stand for; refuses overrides that an evaluation would replace."""
+        if not isinstance(settings, EvalSettings):
+            raise UsageError(f"the settings of an evaluation are EvalSettings(episodes=100, ...), got {settings!r:.80}")
+        if settings.episodes < 1:
+            raise UsageError(f"`episodes`: must be at least 1, got {settings.episodes}")
         path = find_checkpoint(task_id, checkpoint, best=best)
         refuse_decided(overrides, _DECIDED, "an evaluation")
         return cls(task=TASKS.entry(task_id).id, checkpoint=path, settings=settings, overrides=dict(overrides))

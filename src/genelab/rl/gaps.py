@@ -19,7 +19,7 @@ from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCf
 from genelab.errors import ConfigError
 from genelab.managers import EventTermCfg
 from genelab.scene import Articulation, Entity
-from genelab.sim import EnvIds
+from genelab.sim import EnvIds, may_collide
 
 PUSH = "sweep_push"
 """Name of the event that pushes."""
@@ -70,7 +70,9 @@ class Friction(Sweep):
     name, unit, nominal = "friction", "×", 1.0
 
     def cannot(self, env: ManagerBasedRlEnv) -> str | None:
-        return None if len(self._geoms(env)) else "nothing in this world collides"
+        model = env.scene.engine.model
+        touches = model.npair or may_collide(model, self._geoms(env).cpu().numpy()).any()
+        return None if touches else "nothing in this world can touch"
 
     def apply(self, env: ManagerBasedRlEnv, values: Tensor) -> None:
         geoms = self._geoms(env)

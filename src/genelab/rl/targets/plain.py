@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from genelab.envs import ManagerBasedRlEnv
+from genelab.motion import npz_bytes
 from genelab.rl.export_metadata import as_text
 from genelab.rl.targets.base import Parcel, Target
 from genelab.scene.pack import pack
+
+TABLES = "tables.npz"
+"""Numbers that are too many for the metadata: a motion's frames, for one."""
+
+
+def tables_of(env: ManagerBasedRlEnv) -> dict[str, np.ndarray]:
+    """The tables of all commands and actions, by `commands.NAME.TABLE` and `actions.NAME.TABLE`."""
+    env.reset(seed=0)
+    terms = {f"commands.{name}": term.tables() for name, term in env.commands.terms.items()}
+    terms |= {f"actions.{name}": term.tables() for name, term in env.action_manager.terms.items()}
+    return {f"{name}.{table}": values for name, tables in terms.items() for table, values in tables.items()}
 
 
 class Plain(Target):
@@ -17,10 +33,13 @@ class Plain(Target):
     name = "mujoco"
 
     def files(self, parcel: Parcel) -> dict[str, bytes]:
-        policy = parcel.policy.write("onnx")
+        tables = tables_of(parcel.policy.env)
+        told = {"tables": {name: list(table.shape) for name, table in tables.items()}} if tables else {}
+        policy = replace(parcel.policy, metadata={**parcel.policy.metadata, **told}).write("onnx")
         return {
             "policy.onnx": policy.data,
             "policy.onnx.metadata.json": as_text(policy.metadata).encode(),
+            **({TABLES: npz_bytes(**tables)} if tables else {}),
             **pack(parcel.policy.env.scene.spec),
             "run.py": Path(__file__).with_name("run.py").read_bytes(),
         }

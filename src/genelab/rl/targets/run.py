@@ -4,11 +4,12 @@
     python run.py --script "0.5 0 0: 5, 0 0 1: 5"
     python run.py --directions            # the fastest command either way along each axis, by itself
     python run.py --window                # steer with the arrow keys
+    python run.py --episodes 16           # whole episodes, or of a policy that follows a motion the whole motion
 
-It needs mujoco, onnxruntime and numpy, and beside it `policy.onnx`, `policy.onnx.metadata.json` and `world.xml`. This
-is the check of a policy outside the lab, and where a program for a real robot starts: `Simulation.read_sensors` and
-`Simulation.write_motors` are the two functions to replace. A policy that does not repeat the golden rows of its
-metadata is not run.
+It needs mujoco, onnxruntime and numpy, and beside it `policy.onnx`, `policy.onnx.metadata.json`, `world.xml`, and where
+the metadata speak of tables `tables.npz`. This is the check of a policy outside the lab, and where a program for a real
+robot starts: `Simulation.read_sensors` and `Simulation.write_motors` are the two functions to replace. A policy that
+does not repeat the golden rows of its metadata is not run.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ import numpy as np
 Array = np.ndarray
 Command = dict[str, Array]
 """What is asked for, by the name of the command."""
+
+
+MOTION_ENDED = "motion_ended"
+"""The end of who followed a motion to its last frame."""
 
 
 class Refused(Exception):
@@ -82,10 +87,60 @@ class Policy:
 # -- the robot
 
 
+class Motion:
+    """A motion to follow: what is asked for with every control step, from tables."""
+
+    def __init__(self, name: str, about: dict[str, Any], tables: dict[str, Array]) -> None:
+        prefix = f"commands.{name}."
+        self.about = about
+        self.tables = {key.removeprefix(prefix): rows for key, rows in tables.items() if key.startswith(prefix)}
+        missing = {"joint_pos", "joint_vel", "body_pos", "body_quat", "root_state"} - set(self.tables)
+        if missing:
+            raise Refused(f"the motion {name!r} has no table {min(missing)!r}: export it with --for mujoco")
+        self.anchor = about["bodies"].index(about["anchor"])
+        self.hands = [about["bodies"].index(body) for body in about["end_effectors"]]
+        self.bodies = [f"{about['entity']}/{body}" for body in about["bodies"]]
+        self.choose(0)
+
+    def choose(self, clip: int) -> None:
+        """Follow this one of its clips, from the start."""
+        self.first = self.about["clips"][clip]["first"]
+        self.last = self.first + self.about["clips"][clip]["frames"] - 1
+        self.begin()
+
+    def begin(self) -> None:
+        """The robot is on the first frame, and is asked for the one after it."""
+        self.frame = min(self.first + 1, self.last)
+
+    def tick(self) -> None:
+        """A control step has passed; the last frame stays."""
+        self.frame = min(self.frame + 1, self.last)
+
+    def now(self, table: str) -> Array:
+        """What is asked for with this control step."""
+        return self.tables[table][self.frame].astype(float)
+
+    @property
+    def command(self) -> Array:
+        """As it is observed: joint positions, then velocities."""
+        return np.concatenate((self.now("joint_pos"), self.now("joint_vel")))
+
+    def too_far(self, end: dict[str, Any], places: Array, turns: Array) -> bool:
+        """Whether the bodies, `(B, 3)` and `(B, 3, 3)`, are where the motion has them no longer, by an end of the
+        metadata."""
+        function, params = end["function"], end["params"]
+        if function == "motion_anchor_tilted":
+            _, x, y, _ = self.now("body_quat")[self.anchor]
+            return bool(abs(1 - 2 * (x * x + y * y) - turns[self.anchor, 2, 2]) > params["limit"])
+        chosen = {"motion_anchor_too_far": [self.anchor], "motion_end_effector_too_far": self.hands}.get(function, [])
+        away = np.abs(self.now("body_pos") - places)[chosen, 2]
+        return bool(len(away) and away.max() > params["distance"])
+
+
 class Simulation:
     """The robot and its world. On a real robot, `read_sensors` asks its sensors and `write_motors` its drives."""
 
-    def __init__(self, world: Path, about: dict[str, Any]) -> None:
+    def __init__(self, world: Path, about: dict[str, Any], tables: dict[str, Array] | None = None) -> None:
         import mujoco
 
         self.mj = mujoco
@@ -93,6 +148,8 @@ class Simulation:
         self.model = mujoco.MjModel.from_xml_path(str(world))
         self.model.opt.timestep = about["physics_dt"]
         self.data = mujoco.MjData(self.model)
+        self._found: dict[Any, Any] = {}
+        """What was looked up by name."""
         self.watch: Callable[[], None] = lambda: None
         """Called after every control step: a window draws."""
         self.drives = [
@@ -100,6 +157,16 @@ class Simulation:
             for name, group in about["entities"].items()
             for drive in group["drives"].values()
         ]
+        self.tables = tables or {}
+        self.motions = {
+            name: Motion(name, one, self.tables)
+            for name, one in about["commands"].items()
+            if one["type"] == "MotionCommand"
+        }
+        if self.model.nhfield:
+            rows, columns = int(self.model.hfield_nrow[0]), int(self.model.hfield_ncol[0])
+            self.heights = self.model.hfield_data[: rows * columns].reshape(rows, columns)
+            self.base = float(self.model.geom_pos[self.model.geom_type == mujoco.mjtGeom.mjGEOM_HFIELD][0][2])
 
     def read_sensors(self, source: dict[str, Any]) -> Array:
         """What a `source` of the metadata measures now: joints, a gyroscope, the direction of gravity, places."""
@@ -111,25 +178,32 @@ class Simulation:
             return values - np.array(source["minus"])
         if kind == "difference":
             return self.read_sensors(source["to"]) - self.read_sensors(source["from"])
-        body = self.data.body(source["body"])
-        turned = body.xmat.reshape(3, 3) @ self._turn(source)  # the sensor's frame in the world
-        place = body.xpos + body.xmat.reshape(3, 3) @ np.array(source.get("pos", (0.0, 0.0, 0.0)))
+        body = self.body(source["body"])
+        own, turned = self.data.xpos[body], self.data.xmat[body].reshape(3, 3)
+        place = own + turned @ source["pos"] if any(source.get("pos", ())) else own
+        turned = turned @ self._turn(source["rot"]) if "rot" in source else turned  # the sensor's frame in the world
         if kind == "gravity":
             return turned.T @ np.array([0.0, 0.0, -1.0])
         if kind == "pos":
-            return place
+            return place.copy()
+        if kind in ("motion_anchor_pos", "motion_anchor_ori"):
+            follows, asked = self.motions[source["command"]], np.zeros(9)
+            if kind == "motion_anchor_pos":
+                return turned.T @ (follows.now("body_pos")[follows.anchor] - place)
+            self.mj.mju_quat2Mat(asked, follows.now("body_quat")[follows.anchor])
+            return (turned.T @ asked.reshape(3, 3))[:, :2].ravel()
         if kind == "height_scan":
             heading = math.atan2(turned[1, 0], turned[0, 0])
             across = np.array([[math.cos(heading), -math.sin(heading)], [math.sin(heading), math.cos(heading)]])
             points = place[:2] + np.array(source["points"]) @ across.T
-            below = place[2] - np.array([self.ground(point) for point in points])
+            below = place[2] - self.ground(points)
             return np.clip(below, -source["max_distance"], source["max_distance"]) - source["minus"]
         motion = np.zeros(6)  # turning, moving
-        self.mj.mj_objectVelocity(self.model, self.data, self.mj.mjtObj.mjOBJ_XBODY, body.id, motion, 0)
+        self.mj.mj_objectVelocity(self.model, self.data, self.mj.mjtObj.mjOBJ_XBODY, body, motion, 0)
         if kind == "ang_vel":
             return turned.T @ motion[:3]
         if kind in ("lin_vel", "lin_vel_w"):
-            moved = motion[3:] + np.cross(motion[:3], place - body.xpos)
+            moved = motion[3:] if place is own else motion[3:] + np.cross(motion[:3], place - own)
             return moved if kind == "lin_vel_w" else turned.T @ moved
         raise Refused(f"no sensor is known for {kind!r}: add it to read_sensors")
 
@@ -151,25 +225,33 @@ class Simulation:
 
     def joints(self, entity: str, names: Sequence[str], what: str = "pos") -> Array:
         """Positions or velocities of joints."""
-        found = [self.model.joint(f"{entity}/{name}") for name in names]
-        if what == "pos":
-            return self.data.qpos[[joint.qposadr[0] for joint in found]]
-        return self.data.qvel[[joint.dofadr[0] for joint in found]]
+        key = entity, *names
+        if key not in self._found:
+            found = [self.model.joint(f"{entity}/{name}") for name in names]
+            self._found[key] = np.array([(joint.qposadr[0], joint.dofadr[0]) for joint in found], dtype=int).T
+        places, speeds = self._found[key]
+        return self.data.qpos[places] if what == "pos" else self.data.qvel[speeds]
 
-    def ground(self, point: Array) -> float:
-        """Height of the ground below a point, m."""
+    def body(self, name: str) -> int:
+        """The number of a body."""
+        if name not in self._found:
+            self._found[name] = self.model.body(name).id
+        return int(self._found[name])
+
+    def ground(self, points: Array) -> Array:
+        """Height of the ground below points `(..., 2 or 3)`, m: of the height field, between its points bilinear."""
+        x, y = points[..., 0], points[..., 1]
         if not self.model.nhfield:
-            return 0.0
-        rows, columns = int(self.model.hfield_nrow[0]), int(self.model.hfield_ncol[0])
+            return np.zeros_like(x)
+        rows, columns = self.heights.shape
         half_x, half_y, span, _ = self.model.hfield_size[0]
-        heights = self.model.hfield_data.reshape(rows, columns)
-        x = np.clip((point[0] + half_x) / (2 * half_x) * (columns - 1), 0, columns - 1.000001)
-        y = np.clip((point[1] + half_y) / (2 * half_y) * (rows - 1), 0, rows - 1.000001)
-        i, j, u, v = int(y), int(x), y - int(y), x - int(x)
-        upper = heights[i, j] * (1 - v) + heights[i, j + 1] * v
-        lower = heights[i + 1, j] * (1 - v) + heights[i + 1, j + 1] * v
-        base = self.model.geom_pos[self.model.geom_type == self.mj.mjtGeom.mjGEOM_HFIELD][0][2]
-        return float(base + span * (upper * (1 - u) + lower * u))
+        x = np.clip((x + half_x) / (2 * half_x) * (columns - 1), 0, columns - 1.000001)
+        y = np.clip((y + half_y) / (2 * half_y) * (rows - 1), 0, rows - 1.000001)
+        i, j = y.astype(int), x.astype(int)
+        u, v = y - i, x - j
+        upper = self.heights[i, j] * (1 - v) + self.heights[i, j + 1] * v
+        lower = self.heights[i + 1, j] * (1 - v) + self.heights[i + 1, j + 1] * v
+        return self.base + span * (upper * (1 - u) + lower * u)
 
     def reset(self, rng: np.random.Generator) -> list[str]:
         """Put everything where an episode begins; says which events of the metadata are not known here."""
@@ -199,19 +281,56 @@ class Simulation:
                 handle.qpos += rng.uniform(*params["position_range"])
                 handle.qvel += rng.uniform(*params["velocity_range"])
             return True
+        if event["function"] == "reset_to_motion" and not (params.get("pose_range") or params.get("velocity_range")):
+            self.put_on(self.motions[params["command"]])
+            return True
         if event["function"] == "reset_root_uniform" and not params.get("velocity_range"):
             drawn = {axis: rng.uniform(*ends) for axis, ends in params["pose_range"].items()}
             root = self._root(asset["name"])
             place = self.data.qpos[root : root + 3]
             place += [drawn.get(axis, 0.0) for axis in "xyz"]
-            place[2] += max(self.ground(place) - self.about["start"]["origin"][2], 0.0)
-            half = drawn.get("yaw", 0.0) / 2
-            turned = np.zeros(4)
-            yaw = np.array([math.cos(half), 0.0, 0.0, math.sin(half)])
-            self.mj.mju_mulQuat(turned, yaw, self.data.qpos[root + 3 : root + 7].copy())
-            self.data.qpos[root + 3 : root + 7] = turned
+            place[2] += max(float(self.ground(place)) - self.about["start"]["origin"][2], 0.0)
+            self._yaw(root, drawn.get("yaw", 0.0))
             return set(drawn) <= {"x", "y", "z", "yaw"}
         return False
+
+    def put_on(
+        self, motion: Motion, off: dict[str, float] | None = None, rng: np.random.Generator | None = None
+    ) -> None:
+        """Put a robot on the first frame of a motion, or off that by at most so much."""
+        entity, names = motion.about["entity"], motion.about["joint_names"]
+        root, state = self._root(entity), motion.tables["root_state"][motion.first].astype(float)
+        joints = motion.tables["joint_pos"][motion.first].astype(float)
+        speeds = motion.tables["joint_vel"][motion.first]
+        self.data.qpos[root : root + 7] = state[:7]
+        self.data.qpos[root : root + 3] += self.about["start"]["origin"]
+        if off is not None and rng is not None:
+            self.data.qpos[root : root + 2] += [rng.uniform(-off[axis], off[axis]) for axis in "xy"]
+            self._yaw(root, rng.uniform(-off["yaw"], off["yaw"]))
+            low, high = np.array(self.about["entities"][entity]["joint_pos_limits"], dtype=float).T
+            joints = np.clip(joints + rng.uniform(-off["joints"], off["joints"], len(joints)), low, high)
+        dof = self.model.jnt_dofadr[self.model.jnt_qposadr == root][0]
+        turned = np.zeros(9)
+        self.mj.mju_quat2Mat(turned, self.data.qpos[root + 3 : root + 7])
+        self.data.qvel[dof : dof + 3] = state[7:10]
+        self.data.qvel[dof + 3 : dof + 6] = turned.reshape(3, 3).T @ state[10:]  # MuJoCo has it in the body's frame
+        for name, position, speed in zip(names, joints, speeds, strict=True):
+            handle = self.data.joint(f"{entity}/{name}")
+            handle.qpos, handle.qvel = position, speed
+        self.mj.mj_forward(self.model, self.data)
+
+    def put(self, entity: str, pose: Array) -> None:
+        """Put the root of a robot somewhere else: position and quaternion."""
+        root = self._root(entity)
+        self.data.qpos[root : root + 7] = pose
+        self.mj.mj_forward(self.model, self.data)
+
+    def _yaw(self, root: int, angle: float) -> None:
+        """Turn a free root about the vertical."""
+        turned = np.zeros(4)
+        yaw = np.array([math.cos(angle / 2), 0.0, 0.0, math.sin(angle / 2)])
+        self.mj.mju_mulQuat(turned, yaw, self.data.qpos[root + 3 : root + 7].copy())
+        self.data.qpos[root + 3 : root + 7] = turned
 
     def _root(self, entity: str) -> int:
         """Where the free root of an entity begins in the positions."""
@@ -221,9 +340,8 @@ class Simulation:
                 return int(joint.qposadr[0])
         raise Refused(f"{entity} has no free root in the model")
 
-    def _turn(self, source: dict[str, Any]) -> Array:
-        matrix = np.zeros(9)
-        quat = np.array(source.get("rot", (1.0, 0.0, 0.0, 0.0)))
+    def _turn(self, rot: Sequence[float]) -> Array:
+        matrix, quat = np.zeros(9), np.array(rot)
         self.mj.mju_quat2Mat(matrix, quat / np.linalg.norm(quat))
         return matrix.reshape(3, 3)
 
@@ -244,7 +362,15 @@ class Simulation:
                     return end["name"]
                 if end["function"] == "root_too_low" and place[2] - self.ground(place) < params["height"]:
                     return end["name"]
-        return None
+            motion = self.motions.get(params.get("command", ""))
+            if motion is not None and motion.too_far(end, *self.places(motion.bodies)):
+                return end["name"]
+        return MOTION_ENDED if any(motion.frame == motion.last for motion in self.motions.values()) else None
+
+    def places(self, bodies: Sequence[str]) -> tuple[Array, Array]:
+        """Positions and orientations of bodies, `(B, 3)` and `(B, 3, 3)`."""
+        ids = [self.body(body) for body in bodies]
+        return self.data.xpos[ids], self.data.xmat[ids].reshape(-1, 3, 3)
 
 
 class Drive:
@@ -364,12 +490,16 @@ class Controller:
         self.steps = 0
         for clock in self.clocks.values():
             clock.reset()
+        for motion in self.robot.motions.values():
+            motion.begin()
 
     def step(self, command: Command) -> None:
         """One control period: observe, act, move."""
         for clock in self.clocks.values():
             asked = command[clock.about["command"]]
             clock.tick(asked) if self.steps else clock.see(asked)
+        for motion in self.robot.motions.values() if self.steps else ():
+            motion.tick()
         self.seen = self.observe(command)
         self.last = self.policy(self.seen)
         targets: dict[str, dict[str, Any]] = {}
@@ -396,6 +526,8 @@ class Controller:
         if source["kind"] == "last_action":
             return self.last
         if source["kind"] == "command":
+            if source["command"] in self.robot.motions:
+                return self.robot.motions[source["command"]].command
             clock = self.clocks.get(source["command"])
             return command[source["command"]] if clock is None else clock.shown
         if source["kind"] == "time_left":
@@ -435,6 +567,22 @@ def rolling(controller: Controller, about: dict[str, Any], action: Array, comman
     speed = speed + np.clip(command[about["command"]] @ np.array(about["rolls"]) - speed, -most, most)
     controller.speed[about["name"]] = speed
     return linear(controller, about, action, command) + about["share"] * speed
+
+
+def following(controller: Controller, about: dict[str, Any], action: Array, command: Command) -> Array:
+    """The same on top of a motion: its joints, ahead by what they move, and the torque that it takes."""
+    motion, names = controller.robot.motions[about["command"]], about["joint_names"]
+    columns = [motion.about["joint_names"].index(name) for name in names]
+    ahead = motion.now("joint_pos")[columns] + about["lead"] * motion.now("joint_vel")[columns]
+    target = linear(controller, about, action, command) + about["share"] * (
+        ahead - np.array(about["default_joint_pos"])
+    )
+    if about["feed_forward"]:
+        group = controller.about["entities"][about["entity"]]
+        gains = [group["stiffness"][group["joint_names"].index(name)] or math.inf for name in names]
+        torque = controller.robot.tables[f"actions.{about['name']}.torque"][motion.frame]
+        target = target + about["feed_forward"] * torque / gains
+    return target
 
 
 def inverse_kinematics(controller: Controller, about: dict[str, Any], action: Array, command: Command) -> Array:
@@ -483,6 +631,7 @@ ACTIONS: dict[str, Law] = {
     "JointEffortAction": linear,
     "ScriptedJointPositionAction": scripted,
     "RollingAction": rolling,
+    "MotionJointPositionAction": following,
     "DifferentialIkAction": inverse_kinematics,
     "GripperAction": gripper,
 }
@@ -501,6 +650,7 @@ class Steering:
         self.name = mine[0] if mine else None
         self.ranges = list(about["commands"][self.name]["ranges"].values()) if self.name else []
         self.is_velocity = self.name is not None and about["commands"][self.name]["type"] == "VelocityCommand"
+        self.is_motion = self.name is not None and about["commands"][self.name]["type"] == "MotionCommand"
         self.is_goal = self.name is not None and "goal_radius" in about["commands"][self.name]
         self.value = np.zeros(len(self.ranges))
 
@@ -546,7 +696,8 @@ class Runner:
     def __init__(self, folder: Path, seed: int) -> None:
         self.about = read_metadata(folder)
         self.policy = Policy(folder / "policy.onnx", self.about)
-        self.robot = Simulation(folder / "world.xml", self.about)
+        self.tables = read_tables(folder, self.about)
+        self.robot = Simulation(folder / "world.xml", self.about, self.tables)
         self.controller = Controller(self.robot, self.policy, self.about)
         self.steering = Steering(self.about)
         self.rng = np.random.default_rng(seed)
@@ -582,15 +733,25 @@ class Runner:
         moving, turning = (self.robot.read_sensors({"kind": kind, **source}) for kind in ("lin_vel", "ang_vel"))
         return np.array([moving[0], moving[1], turning[2]])
 
-    def drive(self, seconds: float, settle: float = 1.0) -> tuple[Array, bool]:
-        """Mean velocity after the first second, until it falls or the time is over, and whether it fell."""
+    def drive(self, seconds: float, settle: float = 1.0, cell: Array | None = None) -> tuple[Array, bool]:
+        """Mean velocity after the first second, until it falls, leaves its cell or the time is over, and whether it
+        fell."""
         made: list[Array] = []
         for step, end in self.steps(seconds):
             if end is not None:
                 return np.mean(made or [self.velocity()], axis=0), True
+            if cell is not None and not self.is_over(cell):
+                break  # the next one is of another kind or level
             if (step + 1) * self.about["step_dt"] > settle:
                 made.append(self.velocity())
-        return np.mean(made, axis=0), False
+        return np.mean(made or [self.velocity()], axis=0), False
+
+    def is_over(self, cell: Array) -> bool:
+        """Whether the robot is over a cell of rough ground, by the cell's middle."""
+        command = self.about["commands"][self.steering.name]
+        root = self.robot._root(command["entity"])
+        away = np.abs(self.robot.data.qpos[root : root + 2] - cell[:2])
+        return bool((away <= command["ground"]["cell_size"] / 2).all())
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
@@ -604,6 +765,22 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     if "golden" not in about or "start" not in about:
         raise Refused(f"{folder}: the metadata are of an older export: export it again")
     return about
+
+
+def read_tables(folder: Path, about: dict[str, Any]) -> dict[str, Array]:
+    """The numbers that are too many for the metadata."""
+    if not about.get("tables"):
+        return {}
+    path = folder / "tables.npz"
+    if not path.is_file():
+        raise Refused(f"{folder} has no tables.npz, which its metadata speak of: export it again")
+    with np.load(path, allow_pickle=False) as file:
+        tables = {name: file[name] for name in file.files}
+    for name, shape in about["tables"].items():
+        found = list(tables[name].shape) if name in tables else None
+        if found != shape:
+            raise Refused(f"{path}: the table {name} is of shape {found}, its metadata say {shape}")
+    return tables
 
 
 # -- what users see
@@ -623,25 +800,90 @@ def follow_script(runner: Runner, script: Sequence[tuple[Sequence[float], float]
     print(f"{falls} falls")
 
 
-def all_directions(runner: Runner, robots: int, seconds: float) -> dict[str, dict[str, Any]]:
-    """Each direction by itself, as `genelab eval` probes it: the median of some robots' mean velocity."""
-    report: dict[str, dict[str, Any]] = {}
+def all_directions(runner: Runner, robots: int, seconds: float) -> dict[str, Any]:
+    """Each direction by itself, as `genelab eval` probes it: the median of some robots' mean velocity.
+
+    On rough ground they start where the probe's start, as many on each kind and level as there are.
+    """
+    about = runner.about["commands"][runner.steering.name]
+    table = f"commands.{runner.steering.name}.start_"
+    starts = {key.removeprefix(table): rows for key, rows in runner.tables.items() if key.startswith(table)}
+    ground = about.get("ground") if starts else None
+    rows = picked(robots, len(ground["kinds"]), ground["levels"], len(starts["cell"])) if ground else [0] * robots
+    kinds = [ground["kinds"][starts["kind"][row]] for row in rows] if ground else [""] * robots
+    report: dict[str, Any] = {"directions": {}}
     print(f"{'direction':16} {'asked':>7} {'achieved':>9} {'share':>7}  falls")
-    for name, values in directions(runner.steering.ranges).items():
+    for number, (name, values) in enumerate(directions(runner.steering.ranges).items()):
         runner.steering.set(values)
-        wanted, made, falls = np.array(values), [], 0
-        for _ in range(robots):
+        wanted, length, made, fallen = np.array(values), float(np.linalg.norm(values)), [], []
+        for row in rows:
             runner.begin()
-            velocity, fell = runner.drive(seconds)
-            length = np.linalg.norm(wanted)
+            if ground:
+                runner.robot.put(about["entity"], starts["pose"][number, row])
+            velocity, fell = runner.drive(seconds, cell=starts["cell"][row] if ground else None)
             made.append(velocity @ wanted / length if length else np.linalg.norm(velocity[:2]))
-            falls += fell
-        asked, achieved = float(np.linalg.norm(wanted)), float(np.median(made))
-        share = achieved / asked if asked else None
-        report[name] = {"command": list(values), "achieved": achieved, "fraction": share, "falls": falls}
-        text = "" if share is None else f"{share:7.1%}"
-        print(f"{name:16} {asked:7.2f} {achieved:9.3f} {text:>7}  {falls} of {robots}", flush=True)
+            fallen.append(fell)
+        for kind in ("", *dict.fromkeys(kinds)) if ground else ("",):
+            chosen = [i for i in range(robots) if kind in ("", kinds[i])]
+            achieved = float(np.median([made[i] for i in chosen]))
+            one = {"command": list(values), "achieved": achieved, "fraction": achieved / length if length else None}
+            one |= {"falls": sum(fallen[i] for i in chosen), "robots": len(chosen)}
+            (report.setdefault("kinds", {}).setdefault(kind, {}) if kind else report["directions"])[name] = one
+        total = report["directions"][name]
+        text = f"{total['fraction']:7.1%}" if length else ""
+        print(f"{name:16} {length:7.2f} {total['achieved']:9.3f} {text:>7}  {total['falls']} of {robots}", flush=True)
+    for kind, found in report.get("kinds", {}).items():
+        shares = [one["fraction"] for one in found.values() if one["fraction"] is not None]
+        falls, asked = (sum(one[key] for one in found.values()) for key in ("falls", "robots"))
+        print(f"on {kind}: {min(shares):.1%} to {max(shares):.1%} of the command, {falls} of {asked} fell")
     return report
+
+
+def picked(count: int, kinds: int, levels: int, rows: int) -> list[int]:
+    """Which of the rows to start on, that come as whole sets of kinds and their levels: set by set, or if there are
+    fewer robots than that, kind by kind and on levels that are spread evenly."""
+    if count >= kinds * levels:
+        return [i % rows for i in range(count)]
+    golden = (math.sqrt(5) - 1) / 2
+    return [i % kinds * levels + int(i * golden % 1 * levels) for i in range(count)]
+
+
+def follow_motions(runner: Runner, robots: int) -> dict[str, Any]:
+    """Motions from their first frame to the last, by robots that start a little off, as `genelab eval` probes it.
+
+    `mpkpe` is the mean distance of the followed bodies from where the motion has them, m, while a robot is on its way;
+    `mpkpe_root` the same with both roots in one place.
+    """
+    motion = runner.robot.motions[runner.steering.name or ""]
+    root = runner.robot._root(motion.about["entity"])
+    report: dict[str, Any] = {}
+    for number, clip in enumerate(motion.about["clips"]):
+        errors: list[list[float]] = []
+        reached = 0
+        for robot in range(robots):
+            motion.choose(number)
+            runner.begin()
+            runner.robot.put_on(motion, motion.about["starts_off"], runner.rng)
+            end: str | None = None
+            for _, end in runner.steps((motion.last - motion.first) * runner.about["step_dt"]):
+                if end is not None:
+                    break
+                asked, (done, _) = motion.now("body_pos"), runner.robot.places(motion.bodies)
+                apart = motion.now("root_state")[:3] - runner.robot.data.qpos[root : root + 3]
+                errors.append([float(np.linalg.norm(asked - done - x, axis=1).mean()) for x in (0.0, apart)])
+            took = (motion.frame - motion.first) * runner.about["step_dt"]
+            reached += end == MOTION_ENDED
+            print(f"{clip['name']}, robot {robot + 1}: {took:.2f} s, {end}", flush=True)
+        mean, without_root = np.mean(errors, axis=0) if errors else (math.nan, math.nan)
+        report[clip["name"]] = {
+            "robots": robots,
+            "reached_end": reached,
+            "success": reached / robots,
+            "mpkpe": float(mean),
+            "mpkpe_root": float(without_root),
+        }
+        print(f"{clip['name']}: {reached} of {robots} to the end, bodies {100 * mean:.2f} cm from the motion (MPKPE)")
+    return {"clips": report}
 
 
 def episodes(runner: Runner, count: int) -> dict[str, Any]:
@@ -755,7 +997,9 @@ def main(args: Sequence[str] | None = None, prog: str = "run.py") -> int:
     what.add_argument("--window", action="store_true", help="show it, and steer with the keyboard")
     what.add_argument("--check", action="store_true", help="compare with the golden rows, and no more")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each command lasts [10]")
-    parser.add_argument("--episodes", type=int, default=8, help="episodes, or robots in each direction [8]")
+    parser.add_argument(
+        "--episodes", type=int, default=8, help="episodes, or robots in each direction or on each motion [8]"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--log", type=Path, metavar="FILE", help="positions, velocities, actions of every step, as .npz"
@@ -791,7 +1035,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     elif options.directions:
         if not steering.is_velocity:
             raise Refused("there is no velocity to command: leave --directions away")
-        report["directions"] = all_directions(runner, options.episodes, options.seconds)
+        report |= all_directions(runner, options.episodes, options.seconds)
     elif steering.is_velocity:
         asked = options.command or [
             0.5 * max(high, 0.0) if i == 0 else 0.0 for i, (_, high) in enumerate(steering.ranges)
@@ -800,7 +1044,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     else:
         if options.command or options.script:
             raise Refused("there is no velocity to command")
-        report |= episodes(runner, options.episodes)
+        report |= (follow_motions if steering.is_motion else episodes)(runner, options.episodes)
     if options.log is not None:
         arrays: dict[str, Any] = {key: np.array(values) for key, values in runner.log.items()}
         np.savez_compressed(options.log, **arrays)
