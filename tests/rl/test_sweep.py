@@ -11,9 +11,10 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -218,29 +219,31 @@ def test_an_objective_that_the_task_does_not_have_is_told() -> None:
         sweep(objective="success")
 
 
-def stopped_at(trial: Path, number: signal.Signals, search: Callable[[], object]) -> None:
-    """Search in a copy of this process, which gets a signal when a trial has its first evaluation."""
-    pid = os.fork()
-    if pid == 0:
+def stopped_at(trial: Path, number: signal.Signals, search: str) -> None:
+    """Search in a process of its own, which gets a signal when a trial has its first evaluation.
+
+    A fork of this process would inherit the locks that its other threads hold, and wait for them forever.
+    """
+    words = "from pathlib import Path; from tests.rl.test_sweep import WHERE, resume_sweep, sweep; "
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen([sys.executable, "-c", words + search], env=env) as process:
         try:
-            search()
+            end = time.monotonic() + 240
+            while not (trial / "evaluations.json").exists():
+                assert process.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            process.send_signal(number)
+            process.wait(120)
         finally:
-            os._exit(0)
-    try:
-        end = time.monotonic() + 120
-        while not (trial / "evaluations.json").exists():
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        os.kill(pid, number)
-    finally:
-        os.waitpid(pid, 0)
+            process.kill()
 
 
 def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, home = sweep(log_dir=Path("whole")), Path("stopped")
     monkeypatch.setenv("PAUSE", "0.4")
-    stopped_at(home / "trial_0003", signal.SIGKILL, lambda: sweep(log_dir=home))
-    stopped_at(home / "trial_0004", signal.SIGINT, lambda: resume_sweep(home, where=WHERE))
+    stopped_at(home / "trial_0003", signal.SIGKILL, "sweep(log_dir=Path('stopped'))")
+    stopped_at(home / "trial_0004", signal.SIGINT, "resume_sweep(Path('stopped'), where=WHERE)")
     monkeypatch.setenv("PAUSE", "0")
     said: list[str] = []
     result = resume_sweep(home, where=WHERE, task=TASK.lower(), notify=said.append)
