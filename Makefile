@@ -6,10 +6,10 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help setup demo walk test quick coverage check docs format bench reference clean
+.PHONY: help setup demo walk test quick coverage check docs docs-live format bench reference clean
 
 help: ## Show what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
 
 # The command alone, enough for `make demo`.
 $(VENV)/.base: pyproject.toml constraints.txt
@@ -61,6 +61,13 @@ coverage: $(VENV)/.all ## Run the whole suite and print which lines it never ran
 
 docs: $(VENV)/.all ## Build the site into site/, strictly and without network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+LIVE_TASK = Genelab-Velocity-Flat-Unitree-Go1-v0
+
+docs-live: $(VENV)/.all ## The same site with a Go1 on its front page that walks in the reader's browser; needs npm
+	GENELAB_LIVE=live/index.html NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/genelab export $(LIVE_TASK) pretrained --for web --out site/live
+	@echo "It needs a file server: python3 -m http.server --directory site"
 
 check: $(VENV)/.all ## Format, lint, types, import layers
 	$(BIN)/ruff format --check .

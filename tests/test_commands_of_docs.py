@@ -28,6 +28,7 @@ WORDS = {
     "logs/multi-seed/TASK/TIME": "seeds",
     "RUN_DIR/eval.json": "RUN/eval.json",
     "runs/franka/seed_1": "pretrained",
+    "kata/model_200.pt": "kata",
 }
 """What pages leave to the reader."""
 ELSEWHERE = {
@@ -126,7 +127,8 @@ def prepare(page: str, runs: Path) -> None:
     elif page == "docs/tracking.md":
         standing = np.zeros((20, 36))
         standing[:, 2], standing[:, 6] = 0.76, 1.0
-        np.savetxt("capture.csv", standing, delimiter=",")
+        for name in ("capture.csv", "slow_kata.csv"):
+            np.savetxt(name, standing, delimiter=",")
     elif page == "docs/walking.md":
         for name, task in (("FLAT", GO1), ("STAGE", "Genelab-Velocity-Flat-Unitree-Go2W-CrabStage1-v0")):
             assert run(["train", task, "--log-dir", name, "--max-iterations", "1", "--num-envs", "4", "--quiet"]) == 0

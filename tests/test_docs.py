@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,12 @@ def test_the_page_of_tasks_lists_every_task_and_no_other() -> None:
     listed = set(re.findall(r"^\| `([^`]+-v\d+)` \|", (ROOT / "docs/tasks.md").read_text(), re.MULTILINE))
     bundled = {entry.id for entry in TASKS.entries() if entry.package.startswith("genelab_")}
     assert listed == bundled
+
+
+def test_the_page_of_the_installation_lists_every_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    table = re.findall(r"^\| (`.+?) \|", (ROOT / "docs/install.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(name for cell in table for name in re.findall(r"`([^`]+)`", cell)) == sorted(extras)
 
 
 def test_what_is_called_published_names_its_source() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -76,6 +77,25 @@ def test_no_link_is_dead(site: Path, parsed: dict[Path, Page]) -> None:
 
 def test_nothing_is_loaded_from_elsewhere(parsed: dict[Path, Page]) -> None:
     assert not [load for page in parsed.values() for load in page.loads if re.match(r"(https?:)?//", load)]
+
+
+def test_the_search_finds_a_page_when_the_site_is_opened_from_the_disk(site: Path, browser: Any) -> None:
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    browser.get((site / "index.html").as_uri())
+    browser.find_element("css selector", ".md-search__input").send_keys("quaternion")
+    found = WebDriverWait(browser, 60).until(lambda it: it.find_elements("css selector", ".md-search-result__link"))
+    assert any("migration.html" in link.get_attribute("href") for link in found)
+
+
+def test_the_front_page_shows_a_policy_in_the_browser_and_by_make_docs_live_the_policy_itself(site: Path) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    assert pages.with_live_page(text, "") == text
+    assert re.search(r'<div class="live">.*?<img [^>]*src="images/browser.png".*?</div>', text, re.DOTALL)
+    live = pages.with_live_page(text, "live/index.html")
+    assert 'src="images/browser.png"' not in live
+    assert live.count('<iframe class="live" src="live/index.html"') == 1
+    assert "live/index.html" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_every_verb_and_option_has_its_place(site: Path) -> None:

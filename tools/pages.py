@@ -6,6 +6,7 @@ A link that leaves docs/ works in the repository; on the site the file it points
 from __future__ import annotations
 
 import ast
+import os
 import posixpath
 import re
 import sys
@@ -313,7 +314,21 @@ def brought_in() -> list[str]:
     return [path for path in found if (ROOT / path).is_file()]  # of others mkdocs will say that they are not there
 
 
+# The front page
+
+
+def with_live_page(html: str, address: str) -> str:
+    """The front page with an exported policy's page in place of its picture; without an address as it is."""
+    frame = f'<iframe class="live" src="{address}" title="A Go1 that walks in your browser" loading="lazy"></iframe>'
+    return re.sub(r'<div class="live">.*?</div>', frame, html, flags=re.DOTALL) if address else html
+
+
 # Events of mkdocs
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Let the robot walk where `make docs-live` builds the site."""
+    return with_live_page(html, os.environ.get("GENELAB_LIVE", "")) if page.file.src_uri == "index.md" else html
 
 
 def on_config(config: Any) -> Any:
@@ -372,8 +387,9 @@ def contents(nav: list[dict[str, Any]]) -> str:
     lines = [
         "# GeneLab",
         "",
-        "> A laboratory for robot reinforcement learning in Python. A robot and its world are one MJCF, stepped by "
-        "MuJoCo on the CPU or Genesis on a GPU; tasks are configs of terms; one command trains, judges and exports.",
+        "> A framework for robot reinforcement learning in Python. A robot and its world are one MJCF, simulated by "
+        "MuJoCo on the CPU or by Genesis or MuJoCo Warp on a GPU; tasks are configs of terms; one command trains, "
+        "evaluates, exports and shows a policy.",
         "",
     ]
     for entry in nav:

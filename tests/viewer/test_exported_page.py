@@ -25,6 +25,7 @@ from genelab.rl.world import policy_on_task
 from tests.lacking import lacking
 from tests.viewer.pages import GO1
 from tests.viewer.waiting import eventually
+from tools.pages import with_live_page
 
 COMMAND = (0.5, 0.25, -0.5)
 PHASE = 0.3
@@ -138,6 +139,18 @@ def test_the_robot_does_what_the_sliders_ask_and_the_loop_is_that_of_the_lab(bro
     before = on_page(browser, "resume(); return robot.steps")
     eventually(lambda: on_page(browser, "return robot.steps") > before, seconds=60)
     assert "m/s" in browser.execute_script("return document.getElementById('speed').textContent")
+
+
+def test_it_runs_within_another_page_as_on_the_front_page_of_the_docs(browser: Any, page: Path, address: str) -> None:
+    front = page / "front.html"
+    picture = '<div class="live">a picture</div>'
+    front.write_text(f"<body>{with_live_page(picture, 'index.html')}</body>")
+    browser.get(f"{address}front.html")
+    browser.switch_to.frame(browser.find_element("css selector", "iframe.live"))
+    eventually(lambda: browser.execute_script("return document.body.dataset.state ?? false"), seconds=240)
+    assert browser.execute_script("return document.body.dataset.state") == "running", browser.get_log("browser")
+    browser.switch_to.default_content()
+    front.unlink()
 
 
 def test_it_is_files_alone_with_their_origins(page: Path) -> None:
