@@ -63,6 +63,19 @@ def fill(buffer: Tensor, env_ids: Tensor | None, value: float = 0.0, dim: int = 
         buffer.index_fill_(dim, env_ids, value)
 
 
+def rows(values: Tensor, env_ids: Tensor | None) -> Tensor:
+    """`values[env_ids]`, or all of them."""
+    return values if env_ids is None else values.index_select(0, env_ids)
+
+
+def put_rows(buffer: Tensor, env_ids: Tensor | None, values: Tensor, dim: int = 0) -> None:
+    """`buffer[env_ids] = values`, or all of it, in one operation; `dim` is where the environments are."""
+    if env_ids is None:
+        buffer.copy_(values)
+    else:
+        buffer.index_copy_(dim, env_ids, values)
+
+
 def quat_conjugate(q: Tensor) -> Tensor:
     """The rotation back."""
     return torch.cat((q[..., :1], -q[..., 1:]), dim=-1)

@@ -122,7 +122,7 @@ def flat_env() -> ManagerBasedRlEnvCfg:
         "feet_contact": ContactSensorCfg(entity="robot", bodies=_FEET, other="world"),
         "feet": PointsSensorCfg(entity="robot", bodies=_FEET, pos=FOOT),
         "self_contact": ContactSensorCfg(
-            entity="robot", bodies=("pelvis",), other="robot/pelvis", subtree=True, threshold=10.0
+            entity="robot", bodies=("pelvis",), other="robot/pelvis", subtree=True, threshold=10.0, times=False
         ),
     }
     add_clock(cfg, copy.deepcopy(WALK))

@@ -62,7 +62,7 @@ def flat_env() -> ManagerBasedRlEnvCfg:
     cfg.scene.sensors = {
         "feet_contact": ContactSensorCfg(entity="robot", bodies=(".*_calf",), other="world"),
         "feet": PointsSensorCfg(entity="robot", bodies=(".*_calf",), pos=FOOT),
-        "thigh_contact": ContactSensorCfg(entity="robot", bodies=(".*_thigh",), other="world"),
+        "thigh_contact": ContactSensorCfg(entity="robot", bodies=(".*_thigh",), other="world", times=False),
     }
     add_clock(cfg, copy.deepcopy(TROT))
     cfg.actions = {

@@ -122,7 +122,7 @@ def base_env(*, lock_wheels: bool) -> ManagerBasedRlEnvCfg:
     cfg.scene.sensors = {
         "feet_contact": ContactSensorCfg(entity="robot", bodies=(".*_foot",), other="world"),
         "feet": PointsSensorCfg(entity="robot", bodies=(".*_foot",)),
-        "leg_contact": ContactSensorCfg(entity="robot", bodies=(".*_thigh", ".*_calf"), other="world"),
+        "leg_contact": ContactSensorCfg(entity="robot", bodies=(".*_thigh", ".*_calf"), other="world", times=False),
     }
     clock = copy.deepcopy(TROT)
     clock.command_axes = None if lock_wheels else SIDEWAYS

@@ -428,6 +428,24 @@ def test_the_way_along_the_command_is_measured(make_env: MakeEnv) -> None:
     assert term.followed[0].item() == pytest.approx(10 * 0.01 * 0.3)
 
 
+def test_the_last_step_of_an_episode_counts_for_that_episode(make_env: MakeEnv) -> None:
+    seen: list[float] = []
+
+    def note(env: ManagerBasedRlEnv, env_ids: Tensor) -> Tensor:
+        seen.append(twist(env).asked[0].item())
+        return torch.zeros(())
+
+    ends = {"time_out": TerminationTermCfg(func=mdp.time_out, time_out=True)}
+    env = make_env(curriculum={"note": CurriculumTermCfg(func=note)}, terminations=ends)
+    term = twist(env)
+    term.fix(torch.tensor([[0.6, 0.8, 0.0]]).double())
+    env.step(torch.zeros(4, 2))
+    env.episode_length_buf[:] = env.max_episode_length
+    env.step(torch.zeros(4, 2))
+    assert seen[-1] == pytest.approx(2 * 0.01)
+    assert term.asked.tolist() == [0.0] * 4  # the new one has not made a step yet
+
+
 def test_commands_grow_with_the_steps_made(make_env: MakeEnv) -> None:
     stages = (VelocityStage(step=2, lin_vel_x=(-2.0, 3.0)), VelocityStage(step=4, ang_vel_z=(-1.0, 1.0)))
     params = {"command": "twist", "stages": stages}

@@ -227,6 +227,18 @@ def test_a_touch_is_a_force_above_the_threshold(make_scene: Callable[..., Scene]
     assert not contact(scene, "heavy").touching.any()
 
 
+def test_a_sensor_without_times_has_forces_only(make_scene: Callable[..., Scene]) -> None:
+    sensors = {"touch": ContactSensorCfg(entity="box", bodies=("box",), times=False)}
+    scene = make_scene({"box": thing(BOX, pos=(0.0, 0.0, 0.1))}, terrain=PlaneCfg(), sensors=sensors)
+    sensor = contact(scene, "touch")
+    scene.step(200)
+    scene.update(0.02)
+    sensor.reset(torch.tensor([0]))
+    assert sensor.touching.all()
+    with pytest.raises(ConfigError, match="the contact sensor 'touch' counts no times: set its `times`"):
+        sensor.air_time  # noqa: B018
+
+
 def test_after_a_reset_the_old_contact_is_gone(make_scene: Callable[..., Scene]) -> None:
     sensors = {"box": ContactSensorCfg(entity="box", bodies=("box",))}
     scene = make_scene({"box": thing(BOX, pos=(0.0, 0.0, 0.5))}, terrain=PlaneCfg(), sensors=sensors)

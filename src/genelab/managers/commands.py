@@ -129,6 +129,9 @@ class CommandTerm(Stateful):
         """Draw new commands for these environments."""
         raise NotImplementedError
 
+    def measure(self) -> None:
+        """Take note of how the command was followed in the control step that ended, before episodes end."""
+
     def update(self) -> None:
         """Adapt the commands to the state, every control step."""
 
@@ -177,6 +180,11 @@ class CommandManager(Stateful):
         """Let time pass, but not for the environments that were reset just now; draw the commands that are due."""
         for term in self.terms.values():
             term.advance(dt, fresh)
+
+    def measure(self) -> None:
+        """Take note of how the commands were followed in the control step that ended, before episodes end."""
+        for term in self.terms.values():
+            term.measure()
 
     def restart(self) -> None:
         """Forget what past episodes changed: ranges are those of the beginning."""

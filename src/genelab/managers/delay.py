@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.errors import ConfigError
 from genelab.sim import EnvIds
 
@@ -22,7 +23,8 @@ class DelayBuffer:
         self._rng = rng
         self._rows = torch.arange(num_envs, device=rng.device)
         self.lag = torch.zeros(num_envs, dtype=torch.int64, device=rng.device)
-        self._fresh = torch.ones(num_envs, dtype=torch.bool, device=rng.device)
+        self._begun: list[EnvIds] = []
+        """Environments that have begun an episode since the last value."""
         self._values: Tensor | None = None
         self._held = False
         """Whether the lags stay as they are."""
@@ -37,19 +39,18 @@ class DelayBuffer:
 
     def push(self, value: Tensor, *, keep: bool = True) -> Tensor:
         """The delayed value; with `keep=False` as if this value came, without remembering it."""
-        if self._values is None:
-            self._values = value.repeat(self._high + 1, *([1] * value.dim()))
-        values = torch.cat((value[None], self._values[:-1]))
-        values = torch.where(self._fresh.view(1, -1, *([1] * (value.dim() - 1))), value, values)
+        past = value.expand(self._high, *value.shape) if self._values is None else self._values[:-1]
+        values = torch.cat((value[None], past))
+        for env_ids in self._begun:
+            gm.put_rows(values, env_ids, gm.rows(value, env_ids).expand(self._high + 1, -1, *value.shape[1:]), dim=1)
         if keep:
-            self._values = values
-            self._fresh[:] = False
+            self._values, self._begun = values, []
         return values[self.lag, self._rows]
 
     def reset(self, env_ids: EnvIds) -> None:
         """Forget the past of these environments and draw their lags."""
         rows = self._rows if env_ids is None else env_ids
+        self._begun.append(env_ids)
         if not self._held:
             span, shape = (self._low, self._high + 1), (len(rows),)
             self.lag[rows] = torch.randint(*span, shape, generator=self._rng, device=self._rng.device)
-        self._fresh[rows] = True

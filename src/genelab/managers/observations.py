@@ -116,7 +116,8 @@ class ObservationGroup(Stateful):
         self.raw = False
         """Whether clip and scale are left to the policy, as an exported one has them inside; set it before a reset."""
         self._history: Tensor | None = None
-        self._fresh = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+        self._begun: list[EnvIds] = []
+        """Environments that have begun an episode since the last frame."""
 
     def _checked(self, term: Term, value: Any) -> Tensor:
         if not isinstance(value, Tensor) or value.dim() != 2 or value.shape[0] != self.env.num_envs:
@@ -216,13 +217,12 @@ class ObservationGroup(Stateful):
 
     def _stack(self, frame: Tensor, keep: bool) -> Tensor:
         frames = self.cfg.history_length
-        if self._history is None:
-            self._history = frame.repeat(1, frames)
-        stacked = torch.cat((self._history[:, self.frame_dim :], frame), dim=1).unflatten(1, (frames, -1))
-        stacked = torch.where(self._fresh[:, None, None], frame[:, None], stacked).flatten(1)
+        past = frame.repeat(1, frames) if self._history is None else self._history
+        stacked = torch.cat((past[:, self.frame_dim :], frame), dim=1)
+        for env_ids in self._begun:
+            gm.put_rows(stacked, env_ids, gm.rows(frame, env_ids).repeat(1, frames))
         if keep:
-            self._history = stacked
-            self._fresh[:] = False
+            self._history, self._begun = stacked, []
         return stacked
 
     def reset(self, env_ids: EnvIds) -> None:
@@ -231,7 +231,8 @@ class ObservationGroup(Stateful):
             term.reset(env_ids)
         for _, delay in self._delays.values():
             delay.reset(env_ids)
-        gm.fill(self._fresh, env_ids, True)
+        if self.cfg.history_length > 1:
+            self._begun.append(env_ids)
 
 
 class ObservationManager(Stateful):

@@ -140,11 +140,14 @@ class VelocityCommand(CommandTerm):
         return VelocityProbe(self)
 
     def update(self) -> None:
-        """Turn towards the headings that are to be held, and measure the way."""
+        """Turn towards the headings that are to be held."""
         if self.cfg.heading_share > 0:
             error = gm.wrap_to_pi(self.heading_target - self.robot.heading_w)
             rate = (self.cfg.heading_stiffness * error).clamp(*self.ranges["ang_vel_z"])
             self.command[:, 2] = torch.where(self.holds_heading, rate, self.command[:, 2])
+
+    def measure(self) -> None:
+        """Measure the way."""
         asked = self.command[:, :2]
         speed = torch.linalg.vector_norm(asked, dim=1)
         along = (asked * self.robot.root_lin_vel_b[:, :2]).sum(dim=1) / speed.clamp(min=1e-6)

@@ -177,7 +177,7 @@ def wheel_angle(env: ManagerBasedEnv, asset: Selection = ROBOT) -> Tensor:
     and the same after every turn."""
     robot = asset.robot
     angle = gm.take(robot.joint_pos, asset.joint_ids) + gm.take(robot.encoder_bias, asset.joint_ids)
-    return torch.stack((angle.sin().mean(dim=1), angle.cos().mean(dim=1)), dim=1)
+    return torch.stack((angle.sin(), angle.cos()), dim=1).mean(dim=2)
 
 
 @observation(_scanned)

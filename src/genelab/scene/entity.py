@@ -380,7 +380,7 @@ class Entity(Reader):
             pos, vel = torch.cat((self.default_root_pose, pos), dim=1), torch.cat((self._default_root_qvel, vel), dim=1)
         if pos.shape[1] == 0:
             return
-        pos = pos.repeat(count, 1)
+        pos = pos.expand(count, -1).clone()
         if not self.is_fixed_base:
             pos[:, :3] += self.env_origins if env_ids is None else self.env_origins[env_ids]
         self.engine.write_qpos(pos, self._all_q, env_ids)
@@ -419,7 +419,8 @@ class Articulation(Entity):
         half = (self.joint_pos_limits[..., 1:] - self.joint_pos_limits[..., :1]) / 2
         half = half * self.cfg.soft_joint_pos_limit_factor
         soft = torch.cat((middle - half, middle + half), dim=-1)
-        self.soft_joint_pos_limits = torch.where(soft.isfinite(), soft, self.joint_pos_limits)
+        soft = torch.where(soft.isfinite(), soft, self.joint_pos_limits)
+        self.soft_joint_pos_limits = gm.planes(soft).movedim(0, -1)  # all lower ones lie side by side, and all upper
         shape = (engine.num_envs, len(self.joint_names))
         self.joint_pos_target = self.default_joint_pos.repeat(engine.num_envs, 1)
         self.joint_vel_target = torch.zeros(shape, device=engine.device, dtype=engine.dtype)
