@@ -149,9 +149,9 @@ def test_a_network_can_be_born_with_a_memory(kind: Any) -> None:
 
 
 def test_memory_is_set_in_the_networks_that_ask_for_it() -> None:
-    few = {"agent.actor.rnn_memory_steps": "50", "agent.critic.rnn_memory_steps": "none"}
+    few = {"agent.actor.rnn_memory_steps": "50", "agent.critic.rnn_type": "lstm", "agent.critic.rnn_hidden_dim": "64"}
     result = train("run", RNN, iterations=1, overrides=few)
-    forget = {name: value[128:256] for name, value in weights(result.checkpoint).items() if "rnn.bias_ih" in name}
+    forget = {name: value[64:128] for name, value in weights(result.checkpoint).items() if "rnn.bias_ih" in name}
     actor, critic = (next(v for n, v in forget.items() if n.startswith("critic.") == side) for side in (False, True))
     assert 2.0 < actor.mean() < 4.0  # log of 1 … 49 is 2.9 in the mean
     assert critic.mean().abs() < 0.5
