@@ -72,7 +72,7 @@ def small(words: list[str]) -> list[str]:
         command[command.index("pretrained")] = "RUN"
     verb = command[1]
     if verb == "train":
-        command += ["--max-iterations", "1", "--num-envs", "4", "--quiet"]
+        command += ["--max-iterations", "1", "--num-envs", "8", "--quiet"]
         command += ["--eval-episodes", "1"] if "--eval-every" in command else []
         command += FILM if "--video-interval" in command else []
     elif verb == "play" or command[1:3] == ["motion", "play"]:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("export-cli")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("runs")
     for task in (TASK, RNN):
-        train_task(task, num_envs=4, max_iterations=1, seed=3, log_dir=home / task)
+        train_task(task, num_envs=8, max_iterations=1, seed=3, log_dir=home / task)
     return home
 
 

@@ -32,7 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two checkpoints, with and without memory, and their exports."""
     home = tmp_path_factory.mktemp("home")
     for task, name in ((PENDULUM, "mlp"), (RNN, "rnn")):
-        result = train_task(task, num_envs=4, max_iterations=1, seed=3, log_dir=home / name)
+        result = train_task(task, num_envs=8, max_iterations=1, seed=3, log_dir=home / name)
         for suffix in (".ts", ".onnx"):
             export_task(task, result.checkpoint, out=home / f"{name}{suffix}")
     return home
