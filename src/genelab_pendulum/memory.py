@@ -7,6 +7,8 @@ Remembering is the smaller part of it. To go somewhere the cart must first go th
 standing still is a place to get stuck in: without an entropy bonus even a network that sees the target all the time is
 still there after a million steps. Hence the large entropy coefficient, and a lambda that looks further ahead. With them
 a network without memory gets there, too: it tips the pole while it sees the target, and the pole remembers.
+
+Source of what is called published: docs/sources.md.
 """
 
 from __future__ import annotations
