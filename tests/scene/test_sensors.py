@@ -249,6 +249,17 @@ def test_after_a_reset_the_old_contact_is_gone(make_scene: Callable[..., Scene])
     assert contact(scene, "box").touching.flatten().tolist() == [False, False, True, True]
 
 
+def test_a_force_that_was_read_before_a_reset_reads_the_same_after_it(make_scene: Callable[..., Scene]) -> None:
+    sensors = {"box": ContactSensorCfg(entity="box", bodies=("box",))}
+    scene = make_scene({"box": thing(BOX, pos=(0.0, 0.0, 0.1))}, terrain=PlaneCfg(), sensors=sensors)
+    scene.step(400)
+    before = contact(scene, "box").force_w[1:].clone()
+    assert before[:, 0, 2].min() > 19.0  # up
+    scene.reset(torch.tensor([0]))
+    scene.engine.refresh()
+    assert torch.equal(contact(scene, "box").force_w[1:], before)
+
+
 def test_bodies_that_are_not_there(make_scene: Callable[..., Scene]) -> None:
     with pytest.raises(ConfigError, match=r"^contact sensor 'feet', body: nothing is called 'foot'"):
         make_scene({"box": thing(BOX)}, sensors={"feet": ContactSensorCfg(entity="box", bodies=("foot",))})

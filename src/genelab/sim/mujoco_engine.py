@@ -173,7 +173,7 @@ class MujocoEngine(Engine):
     def _contact_force(self) -> Tensor:
         data = self._views["sensordata"]
         # The sensor reports what the body does to the other; we report what is done to the body.
-        force = self._forces(data).to(self.dtype).neg_()
+        force = -self._forces(data).to(self.dtype)
         for i, columns in self._within.items():
             touching = data[:, columns.start].nonzero().flatten()  # few do, most of the time
             slots = data[touching, columns].unflatten(1, (SLOTS_WITHIN, WIDTH_WITHIN))
