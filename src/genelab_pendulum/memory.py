@@ -4,9 +4,9 @@ The environment is the inverted pendulum's with one-second episodes. A target fo
 seen for the first five steps; the reward for the cart's position is about that target.
 
 Remembering is the smaller part of it. To go somewhere the cart must first go the wrong way, or its pole would fall, so
-standing still is a place to get stuck in: without an entropy bonus even a network that sees the target all the time is
-still there after a million steps. Hence the large entropy coefficient, and a lambda that looks further ahead. With them
-a network without memory gets there, too: it tips the pole while it sees the target, and the pole remembers.
+standing still is a place to get stuck in, for networks that see the target all the time as well (docs/pendulums.md).
+Hence the large entropy coefficient, and a lambda that looks further ahead. With them a network without memory gets
+there, too: it tips the pole while it sees the target, and the pole remembers.
 
 Source of what is called published: docs/sources.md.
 """
