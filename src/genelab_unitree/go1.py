@@ -107,8 +107,10 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.rewards["feet_phase"] = reward(
         mdp.feet_height_phase, 1.0, clock="gait", feet="feet", height=0.07, std=0.063, ground=0.02
     )
-    pay_errors(cfg, -0.5, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=24_000, steps=18_000))
-    follow(cfg, "errors", "feet_phase")
+    cfg.schedules["clock"] = ScheduleCfg(start=1.0, end=0.0, begin=24_000, steps=18_000)
+    follow(cfg, "clock", "feet_phase")
+    # Almost to the end: the published kernels alone pay a robot that goes at 90 % of the command best.
+    pay_errors(cfg, -1.5, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=45_600, steps=1_200))
     return cfg
 
 
