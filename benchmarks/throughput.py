@@ -2,6 +2,7 @@
 
 Both sides step the same compiled model with the same random targets in one process, in turns, so that whatever else
 the machine does hits both. Raw is `mujoco.rollout` alone: controls in, states out, no observation, reward or reset. It
+steps the model as it is compiled, the engine a leaner one of the same physics (`genelab/sim/mujoco_model.py`). Raw
 starts each round where the environments did and gets the controls that they made of the actions, so that neither side
 has more robots lying on the ground.
 

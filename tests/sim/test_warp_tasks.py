@@ -17,6 +17,8 @@ LANDS = {"Genelab-Velocity-Rough-Unitree-G1-v0": 4}
 """When feet land on a height field, where Warp keeps four points of contact and MuJoCo more; compared till then."""
 LOOSE = {"GeneLab-Franka-Pick-And-Place-v0": 1e-3}
 """How far things may be apart, m, where one is dropped on another."""
+EPS = torch.finfo(torch.float32).eps
+"""How far apart two neighbouring numbers of 32 bits are, as a share of them: Warp has no others."""
 
 
 def made(task: str, engine: str) -> ManagerBasedEnv:
@@ -39,8 +41,9 @@ def test_a_task_goes_as_on_mujoco(task: str, monkeypatch: pytest.MonkeyPatch) ->
         for name, group in seen[0].items():
             assert (seen[1][name] - group).abs().max() < 20 * place, (step, name)
         for name, unit in (("qpos", 1), ("body_pos", 1), ("qvel", 20), ("body_lin_vel", 20)):
-            apart = getattr(warp.scene.engine, name) - getattr(mujoco.scene.engine, name)
-            assert apart.abs().max() < unit * place, (step, name)
+            there, here = (getattr(env.scene.engine, name) for env in (warp, mujoco))
+            spacing = 2 * EPS * here.abs()  # on generated ground robots stand 60 m from the origin
+            assert ((there - here).abs() < unit * place + spacing).all(), (step, name)
         playback = mujoco.cfg.playback
         action = playback(mujoco, step) if playback else torch.rand(2, mujoco.action_dim, generator=draw) - 0.5
         seen = [env.step(action)[0] for env in envs]

@@ -198,6 +198,10 @@ class Engine(ABC):
         """Net force on each queried body in the last substep, `(N, num_contacts, 3)`; of a query `within` a body, the
         sum of the absolute forces along each axis."""
 
+    def contact_force_on(self, queries: slice) -> Tensor:
+        """The same of some of the queries, for engines that have less to do then."""
+        return self.contact_force[:, queries]
+
     @property
     @abstractmethod
     def contact_count(self) -> Tensor:

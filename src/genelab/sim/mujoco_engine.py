@@ -3,7 +3,7 @@
 `mujoco.batch` keeps every environment as one row of state and runs all of them through all substeps of a control step
 in one native call, on a persistent pool of threads. The arrays are allocated once; what is read here are views of them.
 A randomised model field is one array with a row per environment, and everything else of the model (a height field,
-say) is shared.
+say) is shared. What is stepped is a leaner model of the same physics (`mujoco_model.py`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import SLOTS_WITHIN, WIDTH_WITHIN, ContactQuery
 from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, Notify, assign
 from genelab.sim.mujoco_bodies import BODY_FIELDS, MujocoBodies
+from genelab.sim.mujoco_model import lean_model
 
 _INPUTS = ("qpos", "qvel", "ctrl", "xfrc_applied")
 _FIELDS_OF_THE_START = ("qpos0", "eq_active0", "body_pos", "body_quat")
 """Model fields that the initial state is made of."""
 _FORCES = ("actuator_force", "qacc", "sensordata")
-_OF_FORCES = (*_FORCES, "contact_force", "contact_count")
+_OF_FORCES = (*_FORCES, "net_contact_force", "contact_force", "contact_count")
 
 
 class MujocoEngine(Engine):
@@ -55,7 +56,10 @@ class MujocoEngine(Engine):
     ) -> None:
         super().__init__(cfg, spec, num_envs, device, contacts, env_spacing=env_spacing, notify=notify)
         self._is_fresh = cfg.fresh_kinematics
-        self._batch = Batch(self.model, num_envs, nthread=cfg.threads)
+        stepped, self._geoms = lean_model(spec, self.model)
+        self._batch = Batch(stepped, num_envs, nthread=cfg.threads)
+        self._of_geoms: dict[str, np.ndarray] = {}
+        """Fields of which environments have their own values, of all geoms, `(N, ngeom, ...)`."""
         self._bodies: MujocoBodies | None = None  # until somebody reads of them
         self._start = self._batch.state[0].copy()
         self._views: dict[str, Tensor] = {}
@@ -170,10 +174,19 @@ class MujocoEngine(Engine):
     def contact_force(self) -> Tensor:
         return self._read("contact_force", self._contact_force)
 
-    def _contact_force(self) -> Tensor:
-        data = self._views["sensordata"]
+    def contact_force_on(self, queries: slice) -> Tensor:
+        within = any(i in self._within for i in range(*queries.indices(len(self._contact_columns))))
+        force = self.contact_force if within else self._read("net_contact_force", self._net_contact_force)
+        return force[:, queries]
+
+    def _net_contact_force(self) -> Tensor:
         # The sensor reports what the body does to the other; we report what is done to the body.
-        force = -self._forces(data).to(self.dtype)
+        return -self._forces(self._views["sensordata"]).to(self.dtype)
+
+    def _contact_force(self) -> Tensor:
+        data, force = self._views["sensordata"], self._read("net_contact_force", self._net_contact_force)
+        if self._within:
+            force = force.clone()
         for i, columns in self._within.items():
             touching = data[:, columns.start].nonzero().flatten()  # few do, most of the time
             slots = data[touching, columns].unflatten(1, (SLOTS_WITHIN, WIDTH_WITHIN))
@@ -222,7 +235,7 @@ class MujocoEngine(Engine):
             self._changed()
 
     def reset(self, env_ids: EnvIds) -> None:
-        ids = None if env_ids is None else env_ids.numpy(force=True)
+        ids = None if env_ids is None else _array(env_ids)
         self._about_to_write(ids)
         if self._has_own_fields and any(self._batch.expanded(field) is not None for field in _FIELDS_OF_THE_START):
             self._batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
@@ -246,24 +259,25 @@ class MujocoEngine(Engine):
         self._write("qvel", values, cols, env_ids)
 
     def _write(self, name: str, values: Tensor, cols: Ids, env_ids: EnvIds) -> None:
+        ids = None if env_ids is None else _array(env_ids)
         if self._has_moved:
-            self._about_to_write(None if env_ids is None else env_ids.numpy(force=True))
-        self._mark(self._assign(name, values, cols, env_ids))
+            self._about_to_write(ids)
+        self._assign(name, values, cols, ids)
+        self._mark(ids)
 
-    def _assign(self, name: str, values: Tensor, cols: Ids, env_ids: EnvIds) -> np.ndarray | None:
-        """Write into an array, without torch: for a few rows its calls cost more than the work. Returns the rows."""
-        ids = None if env_ids is None else env_ids.numpy(force=True)
-        columns = cols.numpy(force=True) if isinstance(cols, Tensor) else cols
+    def _assign(self, name: str, values: Tensor, cols: Ids, ids: np.ndarray | None) -> None:
+        """Write into an array, without torch: for a few rows its calls cost more than the work."""
+        columns = _array(cols) if isinstance(cols, Tensor) else cols
         rows = slice(None) if ids is None else ids if isinstance(columns, slice) else ids[:, None]
-        self._inputs[name][rows, columns] = values.numpy(force=True)
-        return ids
+        self._inputs[name][rows, columns] = _array(values)
 
     def write_ctrl(self, values: Tensor, cols: Ids, env_ids: EnvIds = None) -> None:
-        self._assign("ctrl", values, cols, env_ids)
+        self._assign("ctrl", values, cols, None if env_ids is None else _array(env_ids))
         self._cache.pop("ctrl", None)
 
     def write_wrench(self, force: Tensor, torque: Tensor, bodies: Ids, env_ids: EnvIds) -> None:
-        self._assign("xfrc_applied", torch.cat((force, torque), dim=-1), bodies, env_ids)
+        ids = None if env_ids is None else _array(env_ids)
+        self._assign("xfrc_applied", torch.cat((force, torque), dim=-1), bodies, ids)
 
     def refresh(self) -> None:
         """It is done when something is read that derives from the state; pushes in every step cost nothing where nobody
@@ -305,11 +319,30 @@ class MujocoEngine(Engine):
         _check_field(field)
         rows = None if env_ids is None else env_ids.cpu().numpy()
         self._about_to_write(rows)
-        assign(torch.from_numpy(self._batch.expand(field)), values, ids, env_ids)
+        own = self._own_field(field)
+        assign(torch.from_numpy(own), values, ids, env_ids)
+        if field in self._of_geoms:
+            self._step_geoms(field)
         self._model_changed()
         if field in mujoco.MjModel._setconst_inputs:
             self._run(lambda: self._batch.set_const(rows))
         self._mark(rows)
+
+    def _own_field(self, field: str) -> np.ndarray:
+        """Room for a value of each environment, of all geoms if it is of those."""
+        if not field.startswith("geom_"):
+            return self._batch.expand(field)
+        shared = np.asarray(getattr(self.model, field))
+        return self._of_geoms.setdefault(field, np.repeat(shared[None], self.num_envs, axis=0))
+
+    def _step_geoms(self, field: str) -> None:
+        """Let those that are stepped have the values of a field."""
+        values = self._of_geoms[field]
+        if field in ("geom_contype", "geom_conaffinity") and np.delete(values, self._geoms, axis=1).any():
+            raise ConfigError(
+                f"{field}: a geom that is only drawn cannot begin to collide; give it a contype in its MJCF"
+            )
+        self._batch.expand(field)[:] = values[:, self._geoms]
 
     def _model_changed(self) -> None:
         self._has_own_fields = True
@@ -318,7 +351,7 @@ class MujocoEngine(Engine):
 
     def get_model_field(self, field: str) -> Tensor:
         _check_field(field)
-        values = self._batch.expanded(field)
+        values = self._of_geoms.get(field, self._batch.expanded(field))
         if values is None:
             shared = np.asarray(getattr(self.model, field))
             values = np.broadcast_to(shared, (self.num_envs, *shared.shape))
@@ -335,12 +368,16 @@ class MujocoEngine(Engine):
     def _own_fields(self) -> dict[str, Tensor]:
         """The model fields of which environments have their own values, and what was derived from them."""
         fields = {name: self._batch.expanded(name) for name in MODEL_FIELDS} if self._has_own_fields else {}
+        fields |= self._of_geoms
         return {name: torch.tensor(values) for name, values in fields.items() if values is not None}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved, here = state["model"], self._own_fields()
         for name in dict.fromkeys((*here, *saved)):
-            self._batch.expand(name)[:] = saved[name].cpu().numpy() if name in saved else getattr(self.model, name)
+            shared = getattr(self._batch.model if name.startswith("bvh_") else self.model, name)
+            self._own_field(name)[:] = saved[name].cpu().numpy() if name in saved else shared
+            if name in self._of_geoms:
+                self._step_geoms(name)
         if saved or here:
             self._model_changed()
         self._batch.state[:] = state["state"].cpu().numpy()
@@ -354,6 +391,11 @@ class MujocoEngine(Engine):
         self._views.clear()
         self._cache.clear()
         del self._batch, self._bodies, self._iterations, self._islands
+
+
+def _array(values: Tensor) -> np.ndarray:
+    """A tensor's numbers, not copied where they lie in this memory."""
+    return values.numpy(force=values.requires_grad or values.device.type != "cpu")
 
 
 def _rows(chosen: np.ndarray) -> np.ndarray | None:

@@ -102,7 +102,7 @@ class ContactSensor(Sensor):
     def force_w(self) -> Tensor:
         """Net force on each body, world frame, `(N, B, 3)`; of self-collision, where nothing would be left of it, the
         sum of the absolute forces along each axis."""
-        return self.engine.contact_force[:, self._columns]
+        return self.engine.contact_force_on(self._columns)
 
     @reading
     def count(self) -> Tensor:
