@@ -127,6 +127,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         self.scene.reset(None)
         self.command_manager = CommandManager(self.cfg.commands, self)
         self.command_manager.reset(None)
+        self.command_manager.update()
         super()._load_managers()
         self.reward_manager = RewardManager(self.cfg.rewards, self)
         self.termination_manager = TerminationManager(self.cfg.terminations, self)
@@ -195,6 +196,7 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         env_ids = chosen.nonzero()[:, 0]
         if len(env_ids):
             self._reset_envs(env_ids)
+            self.command_manager.update()
             self.scene.engine.refresh()
         return self.observation_manager.compute(), {}
 
@@ -293,6 +295,8 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         log.update(super()._reset_envs(env_ids))
         gm.fill(self.episode_length_buf, env_ids, 0)
         log.update(self.command_manager.reset(env_ids))
+        if env_ids is None:  # otherwise time passes for the others, and everything is updated then
+            self.command_manager.update()
         log.update(self._solver_log())
         return log
 

@@ -133,7 +133,7 @@ class CommandTerm(Stateful):
         """Take note of how the command was followed in the control step that ended, before episodes end."""
 
     def update(self) -> None:
-        """Adapt the commands to the state, every control step."""
+        """Adapt the commands to the state: every control step, and when episodes have begun outside of one."""
 
     def advance(self, dt: float, fresh: Tensor | None = None) -> None:
         """Let time pass, but not for the environments that were reset just now."""
@@ -185,6 +185,11 @@ class CommandManager(Stateful):
         """Take note of how the commands were followed in the control step that ended, before episodes end."""
         for term in self.terms.values():
             term.measure()
+
+    def update(self) -> None:
+        """Adapt the commands to the state, when no time passes."""
+        for term in self.terms.values():
+            term.update()
 
     def restart(self) -> None:
         """Forget what past episodes changed: ranges are those of the beginning."""

@@ -85,8 +85,9 @@ class ObservationGroup(Stateful):
         "_scale",
         "_clip_low",
         "_clip_high",
-        "_noise_low",
-        "_noise_span",
+        "_noisy",
+        "_noise_middle",
+        "_noise_reach",
         "_noise_std",
         "_noise_share",
     )
@@ -164,12 +165,16 @@ class ObservationGroup(Stateful):
             return values.to(self.env.device, self.env.dtype) if needed else None
 
         noisy = self.cfg.enable_noise or self._noise_share is not None
+        amount = (noise_low != 0) | (noise_span != 0) | (noise_std != 0)
+        columns = amount.nonzero().flatten().tolist()
+        self._noisy = slice(columns[0], columns[-1] + 1) if noisy and columns else slice(0, 0)
+        middle = (noise_low + noise_span / 2)[self._noisy]
         self._scale = on_device(scale, bool((scale != 1).any()))
         self._clip_low = on_device(low, bool(low.isfinite().any() or high.isfinite().any()))
         self._clip_high = on_device(high, self._clip_low is not None)
-        self._noise_low = on_device(noise_low, noisy and bool((noise_low != 0).any() or (noise_span != 0).any()))
-        self._noise_span = on_device(noise_span, noisy and bool((noise_span != 0).any()))
-        self._noise_std = on_device(noise_std, noisy and bool((noise_std != 0).any()))
+        self._noise_middle = on_device(middle, bool((middle != 0).any()))
+        self._noise_reach = on_device(noise_span[self._noisy] / 2, bool((noise_span[self._noisy] != 0).any()))
+        self._noise_std = on_device(noise_std[self._noisy], bool((noise_std[self._noisy] != 0).any()))
 
     def compute(self, *, keep: bool = True) -> Tensor:
         """The observation now, `(N, dim)`. With `keep=False` nothing is remembered: a look at an ending state."""
@@ -206,14 +211,17 @@ class ObservationGroup(Stateful):
         return torch.addcmul(values, self._with_noise(torch.zeros_like(values)), self._noise_share)
 
     def _with_noise(self, values: Tensor) -> Tensor:
-        rng = self.env.rng
-        if self._noise_span is not None:
-            random = torch.rand(values.shape, generator=rng, device=rng.device, dtype=values.dtype)
-            values = torch.addcmul(values, random, self._noise_span)
+        """Add to the columns between the first and the last that have any, in place."""
+        rng, noisy = self.env.rng, values[:, self._noisy]
+        if self._noise_reach is not None:
+            random = torch.empty(noisy.shape, device=rng.device, dtype=noisy.dtype).uniform_(-1.0, 1.0, generator=rng)
+            noisy.addcmul_(random, self._noise_reach)
         if self._noise_std is not None:
-            random = torch.randn(values.shape, generator=rng, device=rng.device, dtype=values.dtype)
-            values = torch.addcmul(values, random, self._noise_std)
-        return values if self._noise_low is None else values + self._noise_low
+            random = torch.randn(noisy.shape, generator=rng, device=rng.device, dtype=noisy.dtype)
+            noisy.addcmul_(random, self._noise_std)
+        if self._noise_middle is not None:
+            noisy += self._noise_middle
+        return values
 
     def _stack(self, frame: Tensor, keep: bool) -> Tensor:
         frames = self.cfg.history_length

@@ -127,12 +127,13 @@ class GaitClock(CommandTerm):
         """A new episode begins anywhere in the period."""
         self.phase[env_ids] = gm.uniform(0.0, 1.0, (len(env_ids),), self.env.rng, self.env.dtype)
 
+    def _draw(self, env_ids: Tensor) -> None:
+        self.resample(env_ids)  # and no time until the next, which comes with the next episode
+
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
-        log = super().reset(env_ids)
         gm.fill(self.resting, env_ids, self.cfg.run_out)  # nobody begins running
         gm.fill(self.moving, env_ids, False)
-        self.update()
-        return log
+        return super().reset(env_ids)
 
     def advance(self, dt: float, fresh: Tensor | None = None) -> None:
         self.phase += self.cfg.frequency * dt

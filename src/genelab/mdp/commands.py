@@ -81,8 +81,10 @@ class VelocityCommand(CommandTerm):
         low, high = (
             gm.constant(ends, self.env.device, self.env.dtype) for ends in zip(*self.ranges.values(), strict=True)
         )
-        command = gm.uniform(low, high, (len(env_ids), 3), self.env.rng, self.env.dtype)
-        heading, kind = gm.uniform(0.0, 1.0, (2, len(env_ids)), self.env.rng, self.env.dtype)
+        # One draw for all that is random: three numbers of the command, its kind, its heading, whether that is held.
+        chance = gm.uniform(0.0, 1.0, (len(env_ids), 6), self.env.rng, self.env.dtype)
+        command = torch.addcmul(low, chance[:, :3], high - low)
+        kind, heading, turns = chance[:, 3:].unbind(dim=1)
         stands = kind < cfg.standing_share
         special = kind < cfg.standing_share + cfg.forward_share  # stands, or goes straight ahead
         command[:, 0] = torch.where(special, command[:, 0].abs(), command[:, 0])
@@ -93,9 +95,9 @@ class VelocityCommand(CommandTerm):
             off |= alone[:, None] & (axis[:, None] != gm.constant((0.0, 1.0, 2.0), axis.device, axis.dtype))
             special = special | alone
         self.command[env_ids] = command.masked_fill_(off, 0.0)
-        turns = gm.uniform(0.0, 1.0, (len(env_ids),), self.env.rng, self.env.dtype) < cfg.heading_share
-        self.holds_heading[env_ids] = turns & ~special
-        self.heading_target[env_ids] = cfg.heading[0] + (cfg.heading[1] - cfg.heading[0]) * heading
+        if cfg.heading_share > 0.0:
+            self.holds_heading[env_ids] = (turns < cfg.heading_share) & ~special
+            self.heading_target[env_ids] = cfg.heading[0] + (cfg.heading[1] - cfg.heading[0]) * heading
 
     def fix(self, command: Tensor, env_ids: EnvIds = None) -> None:
         super().fix(command, env_ids)

@@ -68,8 +68,13 @@ def reset_root_uniform(
     if terrain is not None and not terrain.is_plane:  # jittered away from its origin, it must not start inside a step
         ground = terrain.height_at(pos)
         pos[:, 2] += (ground - origins[:, 2]).clamp(min=0.0)
-    velocity = entity.default_root_vel + sample_axes(env, len(origins), velocity_range or {})
-    entity.write_root_state(torch.cat((pos, rot), dim=1), velocity, env_ids)
+    pose = torch.cat((pos, rot), dim=1)
+    if velocity_range:
+        velocity = entity.default_root_vel + sample_axes(env, len(origins), velocity_range)
+        entity.write_root_state(pose, velocity, env_ids)
+    else:
+        entity.write_root_pose(pose, env_ids)
+        entity.write_default_root_velocity(pose[:, 3:], env_ids)
 
 
 def push_by_velocity(

@@ -352,6 +352,13 @@ class Entity(Reader):
         spin = gm.quat_rotate_inverse(quat, change[:, 3:])
         self.engine.write_qvel(velocity + torch.cat((change[:, :3], spin), dim=1), self._root_v, env_ids)
 
+    def write_default_root_velocity(self, quat: Tensor, env_ids: EnvIds) -> None:
+        """Set the velocity of a free root to the default one, in the world, whichever way it is turned, `(n, 4)`."""
+        if any(self.cfg.init_state.ang_vel):
+            self._write_root_velocity(quat, self.default_root_vel.expand(len(quat), -1), env_ids)
+        else:  # nothing to turn
+            self.engine.write_qvel(self._default_root_qvel.expand(len(quat), -1), self._root_v, env_ids)
+
     def write_root_state(self, pose: Tensor, velocity: Tensor, env_ids: EnvIds) -> None:
         """Set pose and velocity of a free root."""
         self.write_root_pose(pose, env_ids)
