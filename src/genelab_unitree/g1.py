@@ -243,7 +243,7 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.terminations["sank"] = termination(mdp.root_too_low, height=0.5)
     cfg.rewards["feet_phase"] = reward(mdp.feet_height_phase, 4.0, clock="gait", feet="feet", height=0.09, std=0.063)
     follow(cfg, "clock", "feet_phase")
-    pay_errors(cfg, -4.0, -2.0, ScheduleCfg(start=1.0, end=0.0, begin=34_800, steps=1_200))
+    pay_errors(cfg, -6.0, -3.0, ScheduleCfg(start=0.67, begin=24_000, steps=6_000, until=35_900))
     return cfg
 
 

@@ -109,8 +109,8 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     )
     cfg.schedules["clock"] = ScheduleCfg(start=1.0, end=0.0, begin=24_000, steps=18_000)
     follow(cfg, "clock", "feet_phase")
-    # Almost to the end: the published kernels alone pay a robot that goes at 90 % of the command best.
-    pay_errors(cfg, -1.5, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=45_600, steps=1_200))
+    # To the end, and more and more: the published kernels alone pay a robot best that goes at 90 % of the command.
+    pay_errors(cfg, -6.0, -2.0, ScheduleCfg(start=0.25, begin=24_000, steps=12_000, until=47_900))
     return cfg
 
 
@@ -168,7 +168,7 @@ def rough_beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg = coarse_physics(cfg)
     cfg.schedules = {"smoothness": ScheduleCfg(start=0.2, steps=14_400, curve="geometric")}
     follow(cfg, "smoothness", "joint_acc")
-    pay_errors(cfg, -0.75, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=24_000, steps=3_600))
+    pay_errors(cfg, -3.0, -1.0, ScheduleCfg(start=0.25, steps=14_400, until=28_700))
     return cfg
 
 

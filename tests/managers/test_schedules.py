@@ -36,6 +36,12 @@ def test_help_waits_and_fades_by_the_same_amount(make_env: MakeEnv) -> None:
     assert paid(env, 5) == pytest.approx([2.0, 2.0, 1.0, 0.0, 0.0])
 
 
+def test_help_grows_and_is_given_up_at_once(make_env: MakeEnv) -> None:
+    grows = ScheduleCfg(start=0.5, steps=2, until=4)
+    env = make_env(rewards={"alive": reward("help")}, schedules={"help": grows})
+    assert paid(env, 6) == pytest.approx([1.0, 1.5, 2.0, 2.0, 0.0, 0.0])
+
+
 def moved(env: ManagerBasedRlEnv) -> Tensor:
     return env.robot.joint_pos[:, 0]
 
@@ -63,10 +69,16 @@ def test_it_is_part_of_the_state_and_begins_anew_with_a_seed(make_env: MakeEnv) 
 
 
 def test_judging_takes_what_is_left_in_the_end(make_env: MakeEnv) -> None:
-    rewards = {"half": reward("half", 4.0), "gone": reward("gone"), "always": reward(None, 3.0)}
+    rewards = {
+        "half": reward("half", 4.0),
+        "gone": reward("gone"),
+        "dropped": reward("dropped"),
+        "always": reward(None, 3.0),
+    }
     schedules = {
         "half": ScheduleCfg(start=1.0, end=0.5, steps=9),
         "gone": ScheduleCfg(start=1.0, end=0.0, steps=9),
+        "dropped": ScheduleCfg(start=0.5, steps=9, until=12),
     }
     cfg = play_cfg(make_env(rewards=rewards, schedules=schedules).cfg)
     assert {name: term.weight for name, term in cfg.rewards.items() if term is not None} == {"half": 2.0, "always": 3.0}
@@ -79,6 +91,7 @@ def test_judging_takes_what_is_left_in_the_end(make_env: MakeEnv) -> None:
     [
         (ScheduleCfg(start=0.0, steps=5, curve="geometric"), "geometric schedule has no zero"),
         (ScheduleCfg(start=0.5, steps=0), "env.schedules.later.steps: at least 1, got 0"),
+        (ScheduleCfg(start=0.5, begin=2, steps=3, until=4), "env.schedules.later.until: 4 is before it has changed"),
     ],
 )
 def test_what_has_no_meaning_is_refused(make_env: MakeEnv, schedule: ScheduleCfg, message: str) -> None:

@@ -40,7 +40,7 @@ def _is_of_the_task(event: EventTermCfg) -> bool:
 
 def _end_schedules(cfg: ManagerBasedRlEnvCfg) -> None:
     """What schedules leave in the end, without them; what they fade out is gone."""
-    ends = {name: schedule.end for name, schedule in cfg.schedules.items()}
+    ends = {name: schedule.left for name, schedule in cfg.schedules.items()}
     for name, reward in list(cfg.rewards.items()):
         if reward.schedule is not None:
             reward.weight *= ends.get(reward.schedule, 1.0)

@@ -41,11 +41,14 @@ class ScheduleCfg:
     start: float
     """Share at the beginning."""
     end: float = 1.0
-    """Share in the end; it stays."""
+    """Share when it has changed; it stays."""
     steps: int
     """Control steps from one to the other."""
     begin: int = 0
     """Control steps before it starts to change."""
+    until: int | None = None
+    """Control steps after which nothing is left of it; None: it stays. Help that is given up slowly is unlearned on the
+    way; given up in the last moment, what it taught is kept."""
     curve: Literal["linear", "geometric"] = "linear"
     """By the same amount with every step, or by the same factor."""
     gate: GateCfg | None = None
@@ -55,8 +58,15 @@ class ScheduleCfg:
         """Refuse what has no meaning."""
         if self.steps < 1:
             raise ConfigError(f"{where}.steps: at least 1, got {self.steps}")
+        if self.until is not None and self.until < self.begin + self.steps:
+            raise ConfigError(f"{where}.until: {self.until} is before it has changed, {self.begin} + {self.steps}")
         if self.curve == "geometric" and not (self.start > 0 and self.end > 0):
             raise ConfigError(f"{where}: a geometric schedule has no zero; it goes from {self.start} to {self.end}")
+
+    @property
+    def left(self) -> float:
+        """Share in the end."""
+        return self.end if self.until is None else 0.0
 
     def at(self, progress: float) -> float:
         """The share at a progress between 0 and 1."""
@@ -87,11 +97,11 @@ class Schedule(Stateful):
     def advance(self) -> None:
         """A control step has been made."""
         self.made += 1
-        if self.gate is None:
+        if self.cfg.until is not None and self.made >= self.cfg.until:
+            self.value = 0.0
+        elif self.cfg.gate is None or self.gate is None:
             self._gain(1)
-            return
-        assert self.cfg.gate is not None
-        if self.made % _LOOK_EVERY == 0:
+        elif self.made % _LOOK_EVERY == 0:
             self.achieved += (self.gate.vector().mean() - self.achieved) / 8
             achieved = self.achieved.item()
             up, down = achieved > self.cfg.gate.above, achieved < self.cfg.gate.below
@@ -122,7 +132,7 @@ class ScheduleManager(Stateful):
 
     def end(self, name: str | None) -> float:
         """What a schedule lets count in the end; all of it where there is none."""
-        return 1.0 if name is None or name not in self.terms else self.terms[name].cfg.end
+        return 1.0 if name is None or name not in self.terms else self.terms[name].cfg.left
 
     def advance(self) -> None:
         """A control step has been made."""
@@ -145,7 +155,8 @@ class ScheduleManager(Stateful):
             cfg = term.cfg
             when = f"{cfg.steps:,} control steps" + (f" after {cfg.begin:,}" if cfg.begin else "")
             gate = "" if cfg.gate is None else f"{_name(cfg.gate.func)} > {cfg.gate.above:g}"
-            rows.append((name, f"{cfg.start:g} → {cfg.end:g}", cfg.curve, when, gate))
+            share = f"{cfg.start:g} → {cfg.end:g}" + ("" if cfg.until is None else f", 0 after {cfg.until:,}")
+            rows.append((name, share, cfg.curve, when, gate))
         return Table("schedules", ("name", "share", "curve", "over", "while"), rows)
 
     def __str__(self) -> str:
