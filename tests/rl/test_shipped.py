@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -75,3 +76,13 @@ def test_they_are_in_the_file_and_its_golden_rows_hold(task: str) -> None:
     assert len(about["golden"]["actions"]) == 16
     policy = TorchScriptPolicy(path.read_bytes(), recurrent=False, device=torch.device("cpu"))
     assert golden_error(policy, about["golden"]) < 1e-5
+
+
+@pytest.mark.parametrize("task", SHIPPED)
+def test_they_tell_of_no_machine(task: str) -> None:
+    """Torch writes down which file each line came from, and that is somebody's home."""
+    home = SHIPPED[task].parent
+    with zipfile.ZipFile(SHIPPED[task]) as archive:
+        parts = [archive.read(name) for name in archive.namelist()]
+    for content in (*parts, *(file.read_bytes() for file in home.rglob("*.json"))):
+        assert not re.search(rb"/(home|root|tmp|work|Users)/", content)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from genelab.errors import UsageError
-from genelab.rl.torchscript import load_torchscript
+from genelab.rl.torchscript import load_torchscript, without_lines
 
 CPU = torch.device("cpu")
 
@@ -211,3 +211,21 @@ def test_what_computes_is_run() -> None:
     module = nn.Sequential(nn.Linear(2, 3), nn.ELU(), nn.LayerNorm(3), nn.Linear(3, 1), nn.Tanh())
     x = torch.ones(4, 2)
     assert torch.equal(load_torchscript(content(module), CPU)(x), module(x))
+
+
+def contents(archive: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(archive)) as file:
+        return b"".join(file.read(name) for name in file.namelist())
+
+
+def test_a_file_that_is_written_does_not_say_where_its_source_was() -> None:
+    """Torch keeps the path of every line that was traced, its own among them."""
+    buffer = io.BytesIO()
+    module = torch.jit.trace(nn.Sequential(nn.Linear(2, 2), nn.ELU()), torch.zeros(1, 2))
+    torch.jit.save(module, buffer)
+    place = str(Path(torch.__file__).parent).encode()
+    lean = without_lines(buffer.getvalue())
+    assert place in contents(buffer.getvalue())
+    assert place not in contents(lean)
+    row = torch.rand(3, 2)
+    assert torch.equal(load_torchscript(lean, CPU)(row), module(row))

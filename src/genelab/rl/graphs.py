@@ -18,6 +18,7 @@ from genelab.config.offer import need_library
 from genelab.errors import UsageError, summary
 from genelab.managers.observations import ObservationGroup
 from genelab.rl.backends.base import Actor
+from genelab.rl.torchscript import without_lines
 
 Batch = Literal["static", "dynamic"]
 """How many robots an ONNX graph serves at once: one, or any number."""
@@ -62,7 +63,7 @@ def to_torchscript(policy: nn.Module, metadata: Mapping[str, Any]) -> bytes:
             module = torch.jit.script(_Remembering(step, state))
         buffer = io.BytesIO()
         torch.jit.save(module, buffer)
-    return buffer.getvalue()
+    return without_lines(buffer.getvalue())
 
 
 def to_onnx(

@@ -64,6 +64,16 @@ def load_torchscript(data: bytes, device: torch.device) -> Any:
     return module
 
 
+def without_lines(data: bytes) -> bytes:
+    """The archive without the parts that say which file of whose machine each line of source came from."""
+    lean = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(lean, "w") as copy:
+        for member in archive.infolist():
+            if not member.filename.endswith(_LINES):
+                copy.writestr(member.filename, archive.read(member))
+    return lean.getvalue()
+
+
 def _checked(data: bytes) -> bytes:
     """The archive anew, without anything that would run while it is loaded: a module may say how its state is set."""
     checked = io.BytesIO()
