@@ -110,10 +110,10 @@ def test_mirror_images_are_learned_from(learners: list[Any]) -> None:
 def test_a_mirror_loss_makes_the_policy_symmetric() -> None:
     CALLS.clear()
     cfg = symmetry(use_data_augmentation=False, use_mirror_loss=True, mirror_loss_coeff=10.0)
-    mirrored = train_agent(agent(12, symmetry_cfg=cfg), "mirrored")
+    mirrored = train_agent(agent(16, symmetry_cfg=cfg), "mirrored")
     assert CALLS[0][1]["policy"].shape == (16, 8)
     assert CALLS[0][2] is None  # only the observations of the batch
-    watched = train_agent(agent(12, symmetry_cfg=symmetry(use_data_augmentation=False)), "watched")
+    watched = train_agent(agent(16, symmetry_cfg=symmetry(use_data_augmentation=False)), "watched")
     losses, others = scalars(mirrored, "Loss/symmetry"), scalars(watched, "Loss/symmetry")
     assert losses[-1] < 0.1 * losses[0]
     assert losses[-1] < 0.1 * others[-1]
