@@ -168,7 +168,8 @@ def rough_beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg = coarse_physics(cfg)
     cfg.schedules = {"smoothness": ScheduleCfg(start=0.2, steps=14_400, curve="geometric")}
     follow(cfg, "smoothness", "joint_acc")
-    pay_errors(cfg, -0.75, -0.5, ScheduleCfg(start=1.0, end=0.0, begin=24_000, steps=3_600))
+    cfg.curriculum["terrain_levels"].params["demote_failures"] = True  # who goes as asked gets far before it falls
+    pay_errors(cfg, -3.0, -1.0, ScheduleCfg(start=0.25, steps=14_400, until=28_700))
     return cfg
 
 
