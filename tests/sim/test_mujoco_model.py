@@ -9,7 +9,7 @@ import torch
 from mujoco.batch import Batch
 
 from genelab.errors import ConfigError
-from genelab.sim import SimulationCfg, create_engine
+from genelab.sim import EngineError, SimulationCfg, create_engine
 from genelab.sim.mujoco_model import lean_model
 
 DRAWN = 'contype="0" conaffinity="0"'
@@ -105,5 +105,8 @@ def test_fields_are_of_all_geoms() -> None:
     engine.set_model_field("geom_friction", 2 * friction, torch.tensor([shell, foot]), torch.tensor([1]))
     engine.load_state_dict(saved)
     assert (engine.get_model_field("geom_friction") == found).all()
+    saved["model"]["geom_friction"] = saved["model"]["geom_friction"][:, 1:]
+    with pytest.raises(EngineError, match="of another model: its geom_friction is"):
+        engine.load_state_dict(saved)
     with pytest.raises(ConfigError, match="only drawn cannot begin to collide"):
         engine.set_model_field("geom_contype", torch.ones(2, 1), torch.tensor([shell]), None)

@@ -375,7 +375,10 @@ class MujocoEngine(Engine):
         saved, here = state["model"], self._own_fields()
         for name in dict.fromkeys((*here, *saved)):
             shared = getattr(self._batch.model if name.startswith("bvh_") else self.model, name)
-            self._own_field(name)[:] = saved[name].cpu().numpy() if name in saved else shared
+            values, own = saved[name].cpu().numpy() if name in saved else shared, self._own_field(name)
+            if name in saved and values.shape != own.shape:
+                raise EngineError(f"the saved state is of another model: its {name} is {values.shape}, not {own.shape}")
+            own[:] = values
             if name in self._of_geoms:
                 self._step_geoms(name)
         if saved or here:
