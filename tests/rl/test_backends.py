@@ -99,7 +99,7 @@ def test_agent_configs_of_earlier_runs_read_by_the_name_they_had() -> None:
     written = to_dict(agent)
     assert written["__type__"] == "genelab.rl.backends.skrl.config:SkrlAgentCfg"
     assert from_dict({**written, "__type__": "genelab.rl.config:SkrlAgentCfg"}) == agent
-    shipped = resources.files("genelab_unitree") / "pretrained/Genelab-Velocity-Flat-Unitree-Go1-v0/params/agent.json"
+    shipped = resources.files("genelab_unitree") / "pretrained/Genelab-Velocity-Rough-Unitree-Go1-v0/params/agent.json"
     assert '"genelab.rl.config:RslRlOnPolicyRunnerCfg"' in shipped.read_text()
-    TASKS.get("Genelab-Velocity-Flat-Unitree-Go1-v0")
+    TASKS.get("Genelab-Velocity-Rough-Unitree-Go1-v0")
     assert isinstance(load_json(str(shipped)), RslRlOnPolicyRunnerCfg)

@@ -70,7 +70,7 @@ def without_lines(data: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(lean, "w") as copy:
         for member in archive.infolist():
             if not member.filename.endswith(_LINES):
-                copy.writestr(member.filename, archive.read(member))
+                copy.writestr(zipfile.ZipInfo(member.filename), archive.read(member))  # without the time of day
     return lean.getvalue()
 
 
