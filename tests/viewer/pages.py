@@ -21,7 +21,7 @@ GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
 
 def free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("", 0))  # on all addresses, as some pages are
         return probe.getsockname()[1]
 
 
