@@ -143,8 +143,13 @@ def test_a_body_that_nobody_reads_costs_nothing_and_one_that_is_read_waits_for_t
     assert engine.body_pos[:, 1, 0].tolist() == [0.0, 0.5, 0.0, 0.0]
     engine.step(1)
     after = engine.qpos[:, 0].clone()
-    engine.write_qpos(torch.tensor([[0.9]]), [0], torch.tensor([1]))
-    assert torch.equal(engine.body_pos[:, 1, 0], after)  # of the step, though nobody had read of it before the write
+    for place in (0.9, 0.75):
+        engine.write_qpos(torch.tensor([[place]]), [0], torch.tensor([1]))
+    assert torch.equal(engine.body_pos[:, 1, 0], after)  # of the step, though nobody had read of it before the writes
+    engine.write_qpos(torch.tensor([[0.25]]), [0], torch.tensor([1]))
+    assert torch.equal(engine.body_pos[:, 1, 0], after)
+    engine.refresh()
+    assert engine.body_pos[1, 1, 0] == 0.25
 
 
 def test_bodies_follow_model_fields_that_an_environment_has_of_its_own() -> None:

@@ -90,7 +90,8 @@ class GaitClock(CommandTerm):
     @property
     def lift(self) -> Tensor:
         """How high each foot is to be, from 0 on the ground to 1 at the top of its swing, `(N, feet)`."""
-        return (torch.pi * self.swing).sin().square()
+        angle = (self.phase[:, None] + self.offsets) % 1.0 * (torch.pi / self.cfg.swing_share)
+        return angle.clamp_(max=torch.pi).sin_().square_() * self.moving[:, None]
 
     def meaning(self) -> Meaning:
         return Meaning(unit="1", columns=("sine", "cosine"), formula=FORMULA, mirror=self._image)
@@ -145,10 +146,10 @@ class GaitClock(CommandTerm):
     def update(self) -> None:
         """Who is to stand waits at the beginning of the period."""
         asked = asks_to_move(self.env.commands[self.cfg.command], self.cfg.threshold, self.cfg.command_axes)
-        self.resting = torch.where(asked, 0.0, self.resting)
+        self.resting.masked_fill_(asked, 0.0)
         end = 1.0 if self.cfg.run_out > 0.0 else 0.0
         self.moving = asked | (self.resting < self.cfg.run_out) | self.moving & (self.phase < end)
-        self.phase = torch.where(self.moving, self.phase % 1.0, 0.0)
+        self.phase = self.phase % 1.0 * self.moving
         angle = 2 * torch.pi * self.phase
         self.command = torch.stack((angle.sin(), angle.cos()), dim=1) * self.moving[:, None]
 

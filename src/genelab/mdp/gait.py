@@ -32,13 +32,6 @@ def asks_to_move(command: Tensor, threshold: float, axes: tuple[int, ...] | None
 _axes = functools.cache(gm.columns)
 
 
-def is_moving(
-    env: ManagerBasedRlEnv, command: str, threshold: float, command_axes: tuple[int, ...] | None = None
-) -> Tensor:
-    """1 where the command asks for more than standing, `(N,)`."""
-    return asks_to_move(env.commands[command], threshold, command_axes).to(env.dtype)
-
-
 def air_time(
     env: ManagerBasedRlEnv,
     contact: str,
@@ -52,22 +45,22 @@ def air_time(
     With `command_axes` only commands along these count: who has wheels need not step straight ahead.
     """
     time = get_sensor(env, contact, ContactSensor).air_time
-    stepping = ((time > window[0]) & (time < window[1])).sum(dim=1)
-    return stepping * is_moving(env, command, threshold, command_axes)
+    stepping = ((time > window[0]) & (time < window[1])).sum(dim=1, dtype=env.dtype)
+    return stepping * asks_to_move(env.commands[command], threshold, command_axes)
 
 
 def foot_slip(env: ManagerBasedRlEnv, contact: str, feet: str, command: str, threshold: float) -> Tensor:
     """Squared horizontal velocities of the feet on the ground."""
     touching = get_sensor(env, contact, ContactSensor).touching
     speed = get_sensor(env, feet, PointsSensor).lin_vel_w[..., :2].square().sum(dim=-1)
-    return (speed * touching).sum(dim=1) * is_moving(env, command, threshold)
+    return (speed * touching).sum(dim=1) * asks_to_move(env.commands[command], threshold)
 
 
 def foot_clearance(env: ManagerBasedRlEnv, feet: str, target: float, command: str, threshold: float) -> Tensor:
     """Distance of the feet from a height, weighed by how fast they swing."""
     points = get_sensor(env, feet, PointsSensor)
     speed = vector_norm(points.lin_vel_w[..., :2], dim=-1)
-    return ((points.height - target).abs() * speed).sum(dim=1) * is_moving(env, command, threshold)
+    return ((points.height - target).abs() * speed).sum(dim=1) * asks_to_move(env.commands[command], threshold)
 
 
 class FootSwingHeight:
@@ -84,8 +77,8 @@ class FootSwingHeight:
         self.peak = torch.maximum(self.peak, get_sensor(env, feet, PointsSensor).height)
         error = (self.peak / target - 1.0).clamp(-1.0, 3.0).square()
         landed = (error * sensor.first_contact).sum(dim=1)
-        self.peak = torch.where(sensor.touching, 0.0, self.peak)
-        return landed * is_moving(env, command, threshold)
+        self.peak.masked_fill_(sensor.touching, 0.0)
+        return landed * asks_to_move(env.commands[command], threshold)
 
     def reset(self, env_ids: EnvIds) -> None:
         """New episodes, new steps."""
@@ -95,8 +88,7 @@ class FootSwingHeight:
 def soft_landing(env: ManagerBasedRlEnv, contact: str, command: str, threshold: float) -> Tensor:
     """Forces on the feet that have just landed, N."""
     sensor = get_sensor(env, contact, ContactSensor)
-    force = vector_norm(sensor.force_w, dim=-1)
-    return (force * sensor.first_contact).sum(dim=1) * is_moving(env, command, threshold)
+    return (sensor.force * sensor.first_contact).sum(dim=1) * asks_to_move(env.commands[command], threshold)
 
 
 class VariablePosture:
@@ -131,4 +123,4 @@ class VariablePosture:
 
 def peak_force(env: ManagerBasedRlEnv, contact: str) -> Tensor:
     """Largest force on a foot, N."""
-    return vector_norm(get_sensor(env, contact, ContactSensor).force_w, dim=-1).amax(dim=1)
+    return get_sensor(env, contact, ContactSensor).force.amax(dim=1)

@@ -146,6 +146,8 @@ class Entity(Reader):
         self.joint_is_hinge = [kinds[i] == mujoco.mjtJoint.mjJNT_HINGE for i in scalar]
         self.body_ids = self._index(bodies)
         self._bodies = slice(bodies[0], bodies[-1] + 1)  # what was attached as one tree is compiled in one piece
+        self.root_body = slice(bodies[0], bodies[0] + 1)
+        """The column of the root in the engine's bodies."""
         self.body_mass = self._row(model.body_mass[bodies].tolist())[0]
         """Masses of the bodies as the model was written, `(B,)`, kg."""
         self.root_id = bodies[0]

@@ -36,15 +36,34 @@ class MujocoBodies:
         """The arrays by name, `(N, nbody, ...)`."""
         self.model_changed = True
         """Whether environments were given model fields of their own since the last time."""
+        self._kept = np.zeros(stepped.nsim, dtype=bool)
+        self._keeps = False
+
+    def keep(self, ids: np.ndarray) -> None:
+        """Take the state of these environments as it is: it is about to be written, and the bodies are to be derived
+        from this one until `release`."""
+        ids = ids[~self._kept[ids]]
+        self._take_state(ids)
+        self._kept[ids] = self._keeps = True
+
+    def release(self) -> None:
+        """Derive bodies from the state as it will be."""
+        if self._keeps:
+            self._kept[:] = self._keeps = False
 
     def derive(self, ids: np.ndarray | None) -> None:
         """Bring the bodies of these environments up to date."""
         if self.model_changed:
             self._take_model_fields()
-        rows = slice(None) if ids is None else ids
+        if not self._keeps:
+            self._take_state(slice(None) if ids is None else ids)
+        else:
+            self._take_state(np.flatnonzero(~self._kept) if ids is None else ids[~self._kept[ids]])
+        self._batch.forward(ids, stage=mujoco.mjtStage.mjSTAGE_VEL)
+
+    def _take_state(self, rows: slice | np.ndarray) -> None:
         for mine, theirs in self._state:
             mine[rows] = theirs[rows]
-        self._batch.forward(ids, stage=mujoco.mjtStage.mjSTAGE_VEL)
 
     def _take_model_fields(self) -> None:
         for name in MODEL_FIELDS:

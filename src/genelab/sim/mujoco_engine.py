@@ -28,6 +28,8 @@ from genelab.sim.mujoco_model import lean_model
 _INPUTS = ("qpos", "qvel", "ctrl", "xfrc_applied")
 _FIELDS_OF_THE_START = ("qpos0", "eq_active0", "body_pos", "body_quat")
 """Model fields that the initial state is made of."""
+MANY = 8
+"""From so many points on, arithmetic on planes is faster."""
 _FORCES = ("actuator_force", "qacc", "sensordata")
 _OF_FORCES = (*_FORCES, "net_contact_force", "contact_force", "contact_count")
 
@@ -110,7 +112,7 @@ class MujocoEngine(Engine):
 
     def _derive(self, name: str) -> None:
         """Bring up to date what derives from the state."""
-        if self._is_fresh and name not in _OF_FORCES:
+        if self._is_fresh and name.partition("/")[0] not in _OF_FORCES:
             if self._has_moved:
                 self._derive_bodies()
         elif self._is_pending:
@@ -158,7 +160,11 @@ class MujocoEngine(Engine):
 
     def velocity_at(self, bodies: slice | Tensor, points: Tensor) -> Tensor:
         velocity = gm.take(self._read("cvel"), bodies)  # of a point at the tree's centre of mass
-        return velocity[..., 3:] + torch.linalg.cross(velocity[..., :3], points - self._tree_centre(bodies))
+        away = points - self._tree_centre(bodies)
+        if points.shape[1] < MANY:
+            return velocity[..., 3:] + torch.linalg.cross(velocity[..., :3], away)
+        planes = gm.planes(velocity)
+        return (planes[3:] + gm.cross(planes[:3], gm.planes(away))).movedim(0, -1)
 
     def _tree_centre(self, bodies: slice | Tensor) -> Tensor:
         """Centre of mass of the tree that each body hangs on; of one tree, one that broadcasts."""
@@ -175,7 +181,10 @@ class MujocoEngine(Engine):
         return self._read("contact_force", self._contact_force)
 
     def contact_force_on(self, queries: slice) -> Tensor:
-        within = any(i in self._within for i in range(*queries.indices(len(self._contact_columns))))
+        asked = range(*queries.indices(len(self._contact_columns)))
+        if len(asked) == 1 and asked[0] in self._within:
+            return self._within_force(asked[0])[:, None]
+        within = any(i in self._within for i in asked)
         force = self.contact_force if within else self._read("net_contact_force", self._net_contact_force)
         return force[:, queries]
 
@@ -184,17 +193,27 @@ class MujocoEngine(Engine):
         return -self._forces(self._views["sensordata"]).to(self.dtype)
 
     def _contact_force(self) -> Tensor:
-        data, force = self._views["sensordata"], self._read("net_contact_force", self._net_contact_force)
+        force = self._read("net_contact_force", self._net_contact_force)
         if self._within:
             force = force.clone()
-        for i, columns in self._within.items():
-            touching = data[:, columns.start].nonzero().flatten()  # few do, most of the time
-            slots = data[touching, columns].unflatten(1, (SLOTS_WITHIN, WIDTH_WITHIN))
-            _, push, normal, tangent = slots.split((1, 3, 3, 3), dim=-1)  # (touching, slots, ...)
-            frame = torch.stack((normal, tangent, torch.linalg.cross(normal, tangent)), dim=-1)
-            force[:, i] = 0.0
-            force[touching, i] = (frame @ push[..., None]).squeeze(-1).abs().sum(dim=1).to(self.dtype)
+        for i in self._within:
+            force[:, i] = self._within_force(i)
         return force
+
+    def _within_force(self, i: int) -> Tensor:
+        """Sum of the absolute forces of a body that touches itself along each axis, `(N, 3)`."""
+        return self._read(f"contact_force/{i}", lambda: torch.from_numpy(self._sum_within(self._within[i])))
+
+    def _sum_within(self, columns: slice) -> np.ndarray:
+        data = self._views["sensordata"].numpy()
+        total = np.zeros((self.num_envs, 3))
+        touching = np.flatnonzero(data[:, columns.start])  # few do, most of the time
+        slots = data[touching, columns].reshape(len(touching), SLOTS_WITHIN, WIDTH_WITHIN).transpose(2, 0, 1)
+        push, normal, tangent = slots[1:4], slots[4:7], slots[7:10]  # (3, touching, slots)
+        binormal = np.stack([normal[j] * tangent[k] - normal[k] * tangent[j] for j, k in ((1, 2), (2, 0), (0, 1))])
+        forces = push[0] * normal + push[1] * tangent + push[2] * binormal
+        total[touching] = np.abs(forces).sum(axis=2).T
+        return total
 
     def _forces(self, data: Tensor) -> Tensor:
         """The three numbers after the count of each contact sensor, `(N, contacts, 3)`."""
@@ -225,6 +244,11 @@ class MujocoEngine(Engine):
         self._pending[:] = False
         self._is_pending = False
         self._moved[:] = self._has_moved = True
+        self._release_bodies()
+
+    def _release_bodies(self) -> None:
+        if self._bodies is not None:
+            self._bodies.release()
 
     def _run(self, call: Callable[[], None]) -> None:
         try:
@@ -246,7 +270,7 @@ class MujocoEngine(Engine):
     def _about_to_write(self, ids: np.ndarray | None) -> None:
         """Until `refresh`, bodies are where they were: who reads of them must not see a state that is being written."""
         if self._has_moved and self._bodies is not None:
-            self._derive_bodies(ids)
+            self._bodies.keep(np.flatnonzero(self._moved) if ids is None else ids[self._moved[ids]])
 
     def _mark(self, ids: np.ndarray | None) -> None:
         self._stale[slice(None) if ids is None else ids] = True
@@ -287,6 +311,7 @@ class MujocoEngine(Engine):
             self._moved |= self._stale
             self._stale[:] = False
             self._is_pending = self._has_moved = True
+            self._release_bodies()
             self._changed()
 
     def _forward(self) -> None:
@@ -318,7 +343,8 @@ class MujocoEngine(Engine):
     def set_model_field(self, field: str, values: Tensor, ids: Ids, env_ids: EnvIds) -> None:
         _check_field(field)
         rows = None if env_ids is None else env_ids.cpu().numpy()
-        self._about_to_write(rows)
+        if self._has_moved and self._bodies is not None:
+            self._derive_bodies(rows)
         own = self._own_field(field)
         assign(torch.from_numpy(own), values, ids, env_ids)
         if field in self._of_geoms:

@@ -110,10 +110,14 @@ class ContactSensor(Sensor):
         return self.engine.contact_count[:, self._columns]
 
     @reading
+    def force(self) -> Tensor:
+        """How large the force on each body is, `(N, B)`, N."""
+        return torch.linalg.vector_norm(self.force_w, dim=-1)
+
+    @reading
     def touching(self) -> Tensor:
         """Whether each body feels more than the threshold, `(N, B)`."""
-        x, y, z = self.force_w.unbind(dim=-1)  # a sum over three numbers is slower than three sums
-        return x * x + y * y + z * z > self.cfg.threshold**2
+        return self.force > self.cfg.threshold
 
     def update(self, dt: float) -> None:
         """Count time in the air and on the ground."""
@@ -121,11 +125,12 @@ class ContactSensor(Sensor):
             return
         touching = self.touching
         self.first_contact = touching & (self.air_time > 0)
-        leaves = ~touching & (self.contact_time > 0)
+        swinging = ~touching
+        leaves = swinging & (self.contact_time > 0)
         self.last_air_time = torch.where(self.first_contact, self.air_time, self.last_air_time)
         self.last_contact_time = torch.where(leaves, self.contact_time, self.last_contact_time)
-        self.air_time = torch.where(touching, 0.0, self.air_time + dt)
-        self.contact_time = torch.where(touching, self.contact_time + dt, 0.0)
+        self.air_time = (self.air_time + dt).masked_fill_(touching, 0.0)
+        self.contact_time = (self.contact_time + dt).masked_fill_(swinging, 0.0)
 
     def reset(self, env_ids: EnvIds) -> None:
         if self.cfg.times:
