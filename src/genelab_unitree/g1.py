@@ -296,6 +296,9 @@ def rough_env() -> ManagerBasedRlEnvCfg:
     """Steps from 5 to 23 cm, slopes up to 22°."""
     cfg = flat_env()
     make_rough(cfg, ROUGHNESS, scan_body="torso_link")
+    gait = cfg.commands["gait"]
+    assert isinstance(gait, GaitClockCfg)
+    gait.threshold = -1.0  # a foot on an edge has to step, also where the robot is to stay
     for name, weight in (("foot_clearance", -0.5), ("foot_swing_height", -0.25)):
         cfg.rewards[name].weight = weight
     return cfg
@@ -308,7 +311,7 @@ def rough_beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.events["push"].params["schedule"] = "pushes"
     _hold(cfg, until=9_600)
     cfg.curriculum["terrain_levels"].params["demote_failures"] = True  # it can come far, and fall all the same
-    pay_errors(cfg, -3.0, -2.0, ScheduleCfg(start=1.0, end=0.0, begin=19_200, steps=4_800))
+    pay_errors(cfg, -3.0, -2.0, ScheduleCfg(start=1.0, steps=1, until=23_900), alive=3.0)
     return cfg
 
 

@@ -106,14 +106,20 @@ FOLLOWS = gate(mdp.track_lin_vel_exp, 0.7, 0.55, command="twist", std=math.sqrt(
 """What makes moving harder waits for robots that follow the command."""
 
 
-def pay_errors(cfg: ManagerBasedRlEnvCfg, lin_vel: float, ang_vel: float, until: ScheduleCfg) -> None:
+def pay_errors(
+    cfg: ManagerBasedRlEnvCfg, lin_vel: float, ang_vel: float, until: ScheduleCfg, *, alive: float = 0.0
+) -> None:
     """Errors of the velocity cost these weights until a schedule takes them back.
 
-    Their slope does not vanish far from the command, as that of the published kernels does.
+    Their slope does not vanish far from the command, as that of the published kernels does. On hard ground they eat up
+    what the other rewards pay, and a fall costs nothing any more: being `alive` makes up for it.
     """
     cfg.schedules["errors"] = until
     cfg.rewards |= {
         "lin_vel_error": reward(mdp.error_vel_xy, lin_vel, command="twist"),
         "ang_vel_error": reward(mdp.error_vel_yaw, ang_vel, command="twist"),
     }
+    if alive:
+        cfg.rewards["alive"] = reward(mdp.is_alive, alive)
+        follow(cfg, "errors", "alive")
     follow(cfg, "errors", "lin_vel_error", "ang_vel_error")
