@@ -311,7 +311,7 @@ def rough_beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.events["push"].params["schedule"] = "pushes"
     _hold(cfg, until=9_600)
     cfg.curriculum["terrain_levels"].params["demote_failures"] = True  # it can come far, and fall all the same
-    pay_errors(cfg, -3.0, -2.0, ScheduleCfg(start=1.0, steps=1, until=23_900), alive=3.0)
+    pay_errors(cfg, -3.0, -2.0, ScheduleCfg(start=1.0, steps=1, until=23_900))
     return cfg
 
 
