@@ -169,7 +169,7 @@ def rough_beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.schedules = {"smoothness": ScheduleCfg(start=0.2, steps=14_400, curve="geometric")}
     follow(cfg, "smoothness", "joint_acc")
     cfg.curriculum["terrain_levels"].params["demote_failures"] = True  # who goes as asked gets far before it falls
-    pay_errors(cfg, -3.0, -1.0, ScheduleCfg(start=0.25, steps=14_400, until=28_700), alive=3.0)
+    pay_errors(cfg, -4.0, -2.0, ScheduleCfg(start=0.25, steps=14_400, until=28_700), alive=4.0)
     return cfg
 
 
