@@ -90,8 +90,7 @@ class GaitClock(CommandTerm):
     @property
     def lift(self) -> Tensor:
         """How high each foot is to be, from 0 on the ground to 1 at the top of its swing, `(N, feet)`."""
-        angle = (self.phase[:, None] + self.offsets) % 1.0 * (torch.pi / self.cfg.swing_share)
-        return angle.clamp_(max=torch.pi).sin_().square_() * self.moving[:, None]
+        return (torch.pi * self.swing).sin().square()
 
     def meaning(self) -> Meaning:
         return Meaning(unit="1", columns=("sine", "cosine"), formula=FORMULA, mirror=self._image)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 import torch
@@ -121,36 +120,20 @@ class HelpingWrench:
             return
         self.holds = share != 0.0
         entity = asset.entity
-        spin = entity.root_ang_vel_b
-        measured = torch.cat((entity.root_lin_vel_b[:, :2], spin[:, 2:]), dim=1)
-        error = (env.commands[command] - measured).clamp_(-1.0, 1.0)
-        springs = gm.constant(_hand(*upright, *lead), env.device, env.dtype)
-        pull = torch.cat((entity.projected_gravity_b, spin, error), dim=1) @ springs
-        (ahead, left), heading = pull[:, 3:].unbind(dim=1), entity.heading_w
+        up, spin = -entity.projected_gravity_b, entity.root_ang_vel_b
+        error = env.commands[command] - torch.cat((entity.root_lin_vel_b[:, :2], spin[:, 2:]), dim=1)
+        towards = lead[0] * error[:, :2].clamp(-1.0, 1.0)
+        turn = lead[1] * error[:, 2].clamp(-1.0, 1.0)
+        tilt = torch.stack((-up[:, 1], up[:, 0]), dim=1)  # from the root's z axis to up
+        torque = torch.cat((upright[0] * tilt - upright[1] * spin[:, :2], turn[:, None]), dim=1)
+        torque = gm.quat_rotate(entity.root_quat_w, torque)
+        (ahead, left), heading = towards.unbind(dim=1), entity.heading_w
         cos, sin = heading.cos(), heading.sin()
         sunk = height - root_height(env, entity)
         carried = (lift[0] * sunk - lift[1] * entity.root_lin_vel_w[:, 2]).clamp(0.0, lift_limit)
         force = torch.stack((cos * ahead - sin * left, sin * ahead + cos * left, carried), dim=1)
-        torque = gm.quat_rotate(entity.root_quat_w, pull[:, :3])
         wrench = share * force[:, None], share * torque[:, None]
         env.scene.engine.write_wrench(*wrench, entity.root_body, None)
-
-
-@functools.cache
-def _hand(upright: float, damping: float, lead: float, turn: float) -> tuple[tuple[float, ...], ...]:
-    """What the vector down, the angular velocity and the errors of the velocity, a row for each number, ask of a hand:
-    the torque in the root's frame, which turns its z axis up, and the force ahead and to the left."""
-    return (
-        (0.0, -upright, 0.0, 0.0, 0.0),
-        (upright, 0.0, 0.0, 0.0, 0.0),
-        (0.0, 0.0, 0.0, 0.0, 0.0),
-        (-damping, 0.0, 0.0, 0.0, 0.0),
-        (0.0, -damping, 0.0, 0.0, 0.0),
-        (0.0, 0.0, 0.0, 0.0, 0.0),
-        (0.0, 0.0, 0.0, lead, 0.0),
-        (0.0, 0.0, 0.0, 0.0, lead),
-        (0.0, 0.0, turn, 0.0, 0.0),
-    )
 
 
 _AXES = ("x", "y", "z", "roll", "pitch", "yaw")
