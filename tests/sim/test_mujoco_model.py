@@ -91,6 +91,49 @@ def test_many_geoms_on_a_body_are_searched_by_their_boxes_and_many_bodies_are_so
     assert not pile.opt.disableflags & (switched.mjDSBL_ISLAND | switched.mjDSBL_MIDPHASE)
 
 
+CART = """
+<mujoco>
+  <worldbody>
+    <geom name="ground" type="plane" size="5 5 0.1"/>
+    <body name="cart" pos="0 0 0.1">
+      <joint name="rail" type="slide" axis="1 0 0"/>
+      <geom name="cart" type="box" size="0.2 0.1 0.1" contype="2" conaffinity="4"/>
+      <body name="pole">
+        <joint name="hinge" axis="0 1 0"/>
+        <geom name="pole" type="capsule" size="0.02" fromto="0 0 0 0 0 0.6" contype="2" conaffinity="4"/>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_where_no_two_geoms_can_touch_nobody_looks_for_contacts() -> None:
+    """They have masks that say they collide, but none that another one answers; the pole swings as it did."""
+    full, lean, kept = both(CART)
+    assert kept == []
+    assert lean.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_CONTACT
+    paths = []
+    for model in (full, lean):
+        batch = Batch(model, 2, nthread=1)
+        batch.bind("qpos")[:, 1] = [0.1, 2.0]
+        batch.step(nstep=300)
+        paths.append(batch.bind("qpos").copy())
+    np.testing.assert_array_equal(paths[0], paths[1])
+    assert abs(paths[0][0, 1] - 0.1) > 0.5  # it did swing
+    _, _, kept = both(CART.replace("<worldbody>", "<worldbody><geom name='wall' size='1' contype='4' pos='9 0 0'/>"))
+    assert kept == ["wall", "cart", "pole"]
+
+
+def test_who_could_touch_nothing_is_not_made_to_by_another() -> None:
+    """The ground may get other masks, but none that the poles answer to: they are not stepped."""
+    engine = create_engine(SimulationCfg(), mujoco.MjSpec.from_string(CART), 2)
+    ground = torch.tensor([0])
+    engine.set_model_field("geom_contype", torch.full((2, 1), 8), ground, None)
+    with pytest.raises(ConfigError, match="could touch nothing cannot begin to collide"):
+        engine.set_model_field("geom_contype", torch.full((1, 1), 4), ground, torch.tensor([1]))
+
+
 def test_fields_are_of_all_geoms() -> None:
     """Numbered as in the model that is drawn; who is only drawn has its values, too, and cannot begin to collide."""
     engine = create_engine(SimulationCfg(), mujoco.MjSpec.from_string(HOPPER), 2)
@@ -108,5 +151,5 @@ def test_fields_are_of_all_geoms() -> None:
     saved["model"]["geom_friction"] = saved["model"]["geom_friction"][:, 1:]
     with pytest.raises(EngineError, match="of another model: its geom_friction is"):
         engine.load_state_dict(saved)
-    with pytest.raises(ConfigError, match="only drawn cannot begin to collide"):
+    with pytest.raises(ConfigError, match="could touch nothing cannot begin to collide"):
         engine.set_model_field("geom_contype", torch.ones(2, 1), torch.tensor([shell]), None)

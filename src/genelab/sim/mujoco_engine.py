@@ -23,9 +23,10 @@ from genelab.sim.cfg import SimulationCfg
 from genelab.sim.contacts import SLOTS_WITHIN, WIDTH_WITHIN, ContactQuery
 from genelab.sim.engine import Engine, EngineError, EnvIds, Ids, Notify, assign
 from genelab.sim.mujoco_bodies import BODY_FIELDS, MujocoBodies
-from genelab.sim.mujoco_model import lean_model
+from genelab.sim.mujoco_model import lean_model, touching
 
 _INPUTS = ("qpos", "qvel", "ctrl", "xfrc_applied")
+_MASKS = ("geom_contype", "geom_conaffinity")
 _FIELDS_OF_THE_START = ("qpos0", "eq_active0", "body_pos", "body_quat")
 """Model fields that the initial state is made of."""
 MANY = 8
@@ -364,10 +365,12 @@ class MujocoEngine(Engine):
     def _step_geoms(self, field: str) -> None:
         """Let those that are stepped have the values of a field."""
         values = self._of_geoms[field]
-        if field in ("geom_contype", "geom_conaffinity") and np.delete(values, self._geoms, axis=1).any():
-            raise ConfigError(
-                f"{field}: a geom that is only drawn cannot begin to collide; give it a contype in its MJCF"
-            )
+        if field in _MASKS:
+            masks = (self._of_geoms.get(name, getattr(self.model, name)) for name in _MASKS)
+            if np.delete(touching(self.model, *masks), self._geoms, axis=-1).any():
+                raise ConfigError(
+                    f"{field}: a geom that could touch nothing cannot begin to collide; give it a contype in its MJCF"
+                )
         self._batch.expand(field)[:] = values[:, self._geoms]
 
     def _model_changed(self) -> None:

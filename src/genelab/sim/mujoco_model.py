@@ -1,7 +1,7 @@
 """The model that MuJoCo steps: the world's, without what costs time and changes no number of the physics.
 
-- Geoms that are only drawn. Their poses are computed in every physics step, and a robot that a person recognises has
-  two or three of them for each that touches anything.
+- Geoms that touch nothing. Their poses are computed in every physics step, and a robot that a person recognises has
+  two or three that are only drawn for each that touches anything. Where none is left, nobody looks for contacts.
 - Islands: a single tree of bodies is never divided into problems to be solved apart.
 - The hierarchy of bounding boxes within a body, which has to be searched: for a few geoms it is faster to look at all.
 """
@@ -28,6 +28,7 @@ _OF_GEOMS = ("geom_", "bvh_", "body_geom", "body_bvh", "name_")
 """What the fields are called that say which geoms there are."""
 _FEW_GEOMS = 8
 """Of a body."""
+_OFF = mujoco.mjtDisableBit
 
 
 def lean_model(spec: mujoco.MjSpec, model: mujoco.MjModel) -> tuple[mujoco.MjModel, np.ndarray]:
@@ -35,9 +36,11 @@ def lean_model(spec: mujoco.MjSpec, model: mujoco.MjModel) -> tuple[mujoco.MjMod
     keep = _matters(model)
     lean = copy.copy(model) if keep.all() else _without(spec, model, keep)
     if lean.ntree <= 1:
-        lean.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
+        lean.opt.disableflags |= int(_OFF.mjDSBL_ISLAND)
     if lean.body_geomnum.max() <= _FEW_GEOMS:
-        lean.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MIDPHASE)
+        lean.opt.disableflags |= int(_OFF.mjDSBL_MIDPHASE)
+    if not (_touches(model).any() or model.npair or model.nflex):
+        lean.opt.disableflags |= int(_OFF.mjDSBL_CONTACT)
     return lean, np.flatnonzero(keep)
 
 
@@ -61,8 +64,7 @@ def _matters(model: mujoco.MjModel) -> np.ndarray:
     everything = np.ones(model.ngeom, dtype=bool)
     if model.nplugin or model.nflex or np.isin(model.sensor_type, list(_SEES_GEOMS)).any():
         return everything
-    matters = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
-    matters |= model.geom_fluid[:, 0] != 0
+    matters = _touches(model) | (model.geom_fluid[:, 0] != 0)
     wraps = np.isin(model.wrap_type, (mujoco.mjtWrap.mjWRAP_SPHERE, mujoco.mjtWrap.mjWRAP_CYLINDER))
     named = (
         model.pair_geom1,
@@ -73,6 +75,17 @@ def _matters(model: mujoco.MjModel) -> np.ndarray:
     )
     matters[np.concatenate(named)] = True
     return matters
+
+
+def _touches(model: mujoco.MjModel) -> np.ndarray:
+    return touching(model, model.geom_contype, model.geom_conaffinity)
+
+
+def touching(model: mujoco.MjModel, contype: np.ndarray, conaffinity: np.ndarray) -> np.ndarray:
+    """Which geoms can touch one of another body if they have these masks, `(..., ngeom)` all three."""
+    meets = (contype[..., :, None] & conaffinity[..., None, :]) != 0
+    others = model.geom_bodyid[:, None] != model.geom_bodyid
+    return ((meets | meets.swapaxes(-1, -2)) & others).any(axis=-1)
 
 
 def _give_inertia(body: mujoco.MjsBody, model: mujoco.MjModel, full_id: int) -> None:
