@@ -15,6 +15,7 @@ from genelab.errors import ConfigError, UsageError
 from genelab.managers import EventTermCfg, ScheduleCfg
 from genelab.mdp import GaitClockCfg, ScriptedJointPositionActionCfg, VelocityCommandCfg
 from genelab.mdp.clock import get_clock
+from genelab.mdp.scripted_action import ScriptedJointPositionAction
 from genelab.mdp.sensors import get_sensor
 from genelab.rl.export_metadata import describe_actions
 from genelab.rl.transforms import check_transforms, transforms_of
@@ -31,13 +32,14 @@ def walker(
     share: float = 1.0,
     strides: dict[str, Any] | None = None,
     spread: dict[str, Any] | None = None,
+    average_s: float = 0.0,
     **settings: Any,
 ) -> ManagerBasedRlEnv:
     """Two legs half a period apart at 12.5 Hz: a period is eight control steps of 0.01 s."""
     command = VelocityCommandCfg(lin_vel_x=(1.0, 1.0), lin_vel_y=(0.0, 0.0), ang_vel_z=(0.0, 0.0))
     clock = GaitClockCfg(frequency=12.5, offsets={"left_leg": 0.0, "right_leg": 0.5})
     action = ScriptedJointPositionActionCfg(
-        scale=0.1, steps=STEPS, strides=strides or {}, spread=spread or {}, share=share
+        scale=0.1, steps=STEPS, strides=strides or {}, spread=spread or {}, share=share, average_s=average_s
     )
     return make_env(commands={"twist": command, "gait": clock}, actions={"legs": action}, **settings)
 
@@ -163,6 +165,26 @@ def test_legs_spread_as_far_as_the_command_is_fast(make_env: MakeEnv) -> None:
     assert action["spread"] == [[0.0, 0.1], [0.2, -0.2], [0.0, 0.0]]
     with pytest.raises(ConfigError, match=r"spread.left: needs 3 numbers, got 2"):
         walker(make_env, spread={"left": (0.3, 0.0)})
+
+
+def test_strides_may_follow_the_mean_of_the_last_commands(make_env: MakeEnv) -> None:
+    """Over 0.04 s, four control steps; before an episode its first command counts."""
+    env = walker(make_env, spread={"right": (0.1, 0.0, 0.0)}, average_s=0.04)
+    script = as_kind(env.action_manager.terms["legs"], ScriptedJointPositionAction)
+    clock, twist = get_clock(env, "gait"), env.commands.term("twist")
+    angles = []
+    for ahead in (0.5, 0.5, 1.5, 1.5, -1.0):
+        twist.fix(torch.tensor([[ahead, 0.0, 0.0]]).double().repeat(4, 1))
+        clock.phase[:] = 0.0  # the right foot stands
+        env.step(torch.zeros(4, 2))
+        angles.append(env.robot.joint_pos_target[1, 1].item())
+    assert angles == pytest.approx([0.05, 0.05, 0.075, 0.1, 0.0625])
+    script.reset(torch.tensor([1]))
+    clock.phase[:] = 0.0
+    env.step(torch.zeros(4, 2))
+    assert env.robot.joint_pos_target[:, 1].tolist() == pytest.approx([0.025, 0.1, 0.025, 0.025])  # of -1, either way
+    (action,) = describe_actions(env.action_manager.terms.values())
+    assert action["frames"] == 4
 
 
 def test_the_script_may_fade(make_env: MakeEnv) -> None:

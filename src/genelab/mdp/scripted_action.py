@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from genelab import math as gm
+from genelab.config import NonNegative
 from genelab.errors import ConfigError
 from genelab.managers import ActionTerm
 from genelab.mdp.actions import JointPositionAction, JointPositionActionCfg
 from genelab.mdp.clock import get_clock
 from genelab.scene.names import match_names
+from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
@@ -24,7 +26,7 @@ FORMULA = (
     "target = offset + scale * action + share * (|command| @ spread + sum over the feet of (lift * steps + sweep * "
     "(command @ strides))), with x = (phase + the foot's offset) mod 1, s = swing_share; lift = sin(pi * x / s)^2 for "
     "x < s, else 0; sweep = -cos(pi * y / s) for y < s, else 1 - 2 * (y - s) / (1 - s), y = (x + lead) mod 1; both 0 "
-    "while the clock rests"
+    "while the clock rests; command is the mean of the last `frames` commands, before an episode its first one"
 )
 """For who runs an exported policy."""
 
@@ -44,6 +46,9 @@ class ScriptedJointPositionActionCfg(JointPositionActionCfg):
     spread: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """By regular expression of a joint: how it moves while a command is followed, either way, rad per unit of each
     column of the command. Legs that are to step far sideways need room between the feet."""
+    average_s: NonNegative = 0.0
+    """How long the past is, in seconds, over which strides and spread take the mean of the command. Where a command
+    turns round within a step, legs that turn round with it trip a robot that does not."""
     clock: str = "gait"
     """The gait clock that lifts the feet."""
     share: float = 1.0
@@ -83,6 +88,13 @@ class ScriptedJointPositionAction(JointPositionAction):
         self.spread = torch.zeros(1, follows.shape[1], self.dim, device=env.device, dtype=env.dtype)
         """Joint angles while a command is followed, `(1, command, dim)`, rad per unit of its magnitude."""
         self._fill_joints(self.spread, [0], cfg.spread, f"env.actions.{name}.spread")
+        frames = max(round(cfg.average_s / self.env.step_dt), 1)
+        self.past = torch.zeros(frames, *follows.shape, device=env.device, dtype=env.dtype)
+        """The last commands, in a ring, `(frames, N, command)`."""
+        self.newest = 0
+        """Row of the ring."""
+        self.begins = torch.ones(len(follows), 1, device=env.device, dtype=torch.bool)
+        """Whose past is still to be filled with the first command of an episode, `(N, 1)`."""
 
     def _fill(self, table: Tensor, angles: Mapping[str, Mapping[str, tuple[float, ...]]], field_name: str) -> None:
         where = f"env.actions.{self.name}.{field_name}"
@@ -111,6 +123,7 @@ class ScriptedJointPositionAction(JointPositionAction):
             "clock": self.cfg.clock,
             "share": self.cfg.share,
             "lead": self.cfg.lead,
+            "frames": len(self.past),
             "steps": {foot: gm.decimals(step) for foot, step in zip(feet, self.steps[:, 0], strict=True)},
             "strides": {
                 foot: [gm.decimals(row) for row in rows] for foot, rows in zip(feet, self.strides, strict=True)
@@ -131,10 +144,25 @@ class ScriptedJointPositionAction(JointPositionAction):
     def _script(self) -> Tensor:
         """What the clock and the command ask of the joints, `(N, dim)`, rad."""
         script = self.clock.lift @ self.steps[:, 0]
-        command = self.env.commands[self.clock.cfg.command]
+        command = self._followed()
         if self.cfg.strides:
             ahead = self.clock.sweep_ahead(self.cfg.lead)[:, :, None] * command[:, None]  # (N, feet, command)
             script += ahead.flatten(1) @ self.strides.flatten(0, 1)
         if self.cfg.spread:
             script += command.abs() @ self.spread[0]
         return script
+
+    def _followed(self) -> Tensor:
+        """The mean of the last commands, `(N, command)`."""
+        command = self.env.commands[self.clock.cfg.command]
+        if len(self.past) == 1:
+            return command
+        self.newest = (self.newest + 1) % len(self.past)
+        self.past[self.newest] = command
+        self.past = torch.where(self.begins, command, self.past)
+        self.begins.fill_(False)
+        return self.past.mean(dim=0)
+
+    def reset(self, env_ids: EnvIds) -> None:
+        super().reset(env_ids)
+        self.begins[slice(None) if env_ids is None else env_ids] = True

@@ -78,18 +78,20 @@ def with_past(terms: Sequence[StackTerm], about: Mapping[str, Any], action: Mapp
     if any(term.history > 1 for term in terms):
         raise UsageError("a scripted step under an action that is observed several frames back cannot be folded in")
     clock = about["commands"][action["clock"]]
-    frames = {"GaitClock": 2, "VelocityCommand": _window(clock, about["step_dt"]) + 2}
+    frames = {"GaitClock": 2, "VelocityCommand": _window(action, clock, about["step_dt"]) + 2}
     for kind in frames:
         if kind not in [term.kind for term in terms]:
             raise UsageError(f"the policy does not observe the {kind} that its scripted step follows")
     return [replace(term, history=frames.get(term.kind, 1)) for term in terms]
 
 
-def _window(clock: Mapping[str, Any], step_dt: float) -> int:
-    """Control steps after which a command no longer keeps the clock going."""
+def _window(action: Mapping[str, Any], clock: Mapping[str, Any], step_dt: float) -> int:
+    """Control steps after which a command neither keeps the clock going nor is in the mean that strides follow."""
+    averaged = action.get("frames", 1)
     if clock["run_out"] == 0:
-        return 1
-    return math.ceil(clock["run_out"] / step_dt - 1e-6) + math.ceil(1.0 / (clock["frequency"] * step_dt) - 1e-6)
+        return max(1, averaged)
+    kept = math.ceil(clock["run_out"] / step_dt - 1e-6) + math.ceil(1.0 / (clock["frequency"] * step_dt) - 1e-6)
+    return max(kept, averaged)
 
 
 class Script(nn.Module):
@@ -105,7 +107,8 @@ class Script(nn.Module):
         self.share, self.lead, self.swing = action["share"], action["lead"], clock["swing_share"]
         self.threshold, self.axes = clock["threshold"], clock["command_axes"]
         self.advance = clock["frequency"] * step_dt
-        self.window = _window(clock, step_dt)
+        self.window = _window(action, clock, step_dt)
+        self.frames = action.get("frames", 1)
         self.keeps = 0 if clock["run_out"] == 0 else math.ceil(clock["run_out"] / step_dt - 1e-6)
 
     def forward(self, commands: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,7 +126,7 @@ class Script(nn.Module):
         sweep = torch.where(
             y < self.swing, -torch.cos(math.pi * y / self.swing), 1 - 2 * (y - self.swing) / (1 - self.swing)
         )
-        command = commands[:, -1]
+        command = commands[:, -self.frames :].mean(dim=1)
         strides = torch.einsum("nc,fcd->nfd", command, self.strides)
         stepped = lift @ self.steps + (sweep[:, :, None] * strides).sum(dim=1)
         return self.share * (command.abs() @ self.spread + runs * stepped), shown * runs
@@ -203,9 +206,8 @@ def folded_error(
     window = max(term.history for term in terms)
     for robot in range(seen.raw.shape[1]):
         newest = seen.raw[:, robot, -frame:]
-        added = torch.tensor([_added(about, action, row, columns, terms, offset) for row in newest.tolist()])
-        answers = seen.actions[:, robot] + added
         began = [0, *(t + 1 for t in range(len(newest) - 1) if seen.resets[t, robot] and not about["is_recurrent"])]
+        answers = seen.actions[:, robot] + _added(about, action, newest, began, columns, terms, offset)
         for t in range(1, len(newest)):
             if any(t - window < b <= t for b in began if b > 0):
                 continue
@@ -230,22 +232,26 @@ def folded_error(
 def _added(
     about: Mapping[str, Any],
     action: Mapping[str, Any],
-    row: Sequence[float],
+    rows: Tensor,
+    began: Sequence[int],
     columns: Mapping[str, slice],
     terms: Sequence[StackTerm],
     offset: Sequence[float],
-) -> list[float]:
-    """What is under the action by the formula of the metadata, in units of the action."""
+) -> Tensor:
+    """What is under the actions of a robot by the formula of the metadata, in units of the action, `(rows, dim)`."""
     import numpy as np
 
-    under = np.array(action["offset"])
+    added = np.tile(np.array(action["offset"]), (len(rows), 1))
     if action["type"] == "ScriptedJointPositionAction":
-        by_kind = {term.kind: np.array(row[columns[term.name]]) for term in terms}
         clock = Clock(dict(about["commands"][action["clock"]]), about["step_dt"])
-        clock.runs = bool(by_kind["GaitClock"].any())
-        clock.phase = math.atan2(*by_kind["GaitClock"]) / (2 * math.pi) % 1.0
-        asked = {clock.about["command"]: by_kind["VelocityCommand"]}
         controller = Controller.__new__(Controller)
         controller.clocks = {action["clock"]: clock}
-        under = scripted(controller, dict(action), np.zeros(action["dim"]), asked)
-    return ((under - np.array(offset)) / np.array(action["scale"])).tolist()
+        for t, row in enumerate(rows.numpy()):
+            by_kind = {term.kind: row[columns[term.name]] for term in terms}
+            clock.runs = bool(by_kind["GaitClock"].any())
+            clock.phase = math.atan2(*by_kind["GaitClock"]) / (2 * math.pi) % 1.0
+            if t in began:
+                controller.past = {}
+            asked = {clock.about["command"]: by_kind["VelocityCommand"]}
+            added[t] = scripted(controller, dict(action), np.zeros(action["dim"]), asked)
+    return torch.from_numpy((added - np.array(offset)) / np.array(action["scale"])).float()

@@ -487,6 +487,7 @@ class Controller:
         self.last = np.zeros(self.about["action_dim"])
         self.speed: dict[str, Array] = {}
         self.held: dict[str, Array] = {}
+        self.past: dict[str, list[Array]] = {}
         self.steps = 0
         for clock in self.clocks.values():
             clock.reset()
@@ -550,6 +551,9 @@ def scripted(controller: Controller, about: dict[str, Any], action: Array, comma
     """The same on top of a step that the gait clock makes."""
     clock = controller.clocks[about["clock"]]
     asked, swing = command[clock.about["command"]], clock.about["swing_share"]
+    frames = about.get("frames", 1)
+    past = controller.past[about["name"]] = [*controller.past.get(about["name"], [asked] * frames)[1:], asked]
+    asked = np.mean(past, axis=0)
     added = np.abs(asked) @ np.array(about["spread"])
     for foot, step in about["steps"].items() if clock.runs else ():
         x = (clock.phase + clock.about["offsets"][foot]) % 1.0

@@ -106,6 +106,7 @@ class Action {
 
   reset() {
     this.speed = new Array(this.term.dim).fill(0);
+    this.past = null;
   }
 
   targets(action) {
@@ -120,7 +121,7 @@ class Action {
   /** The step that the clock makes, under the policy's correction. */
   script() {
     const clock = this.robot.clocks[this.term.clock];
-    const command = this.robot.commands[clock.settings.command];
+    const command = this.averaged(this.robot.commands[clock.settings.command]);
     const added = new Array(this.term.dim).fill(0);
     command.forEach((value, c) => added.forEach((_, i) => (added[i] += Math.abs(value) * this.term.spread[c][i])));
     for (const [foot, step] of Object.entries(this.term.steps)) {
@@ -132,6 +133,13 @@ class Action {
       });
     }
     return added;
+  }
+
+  /** The mean of the last commands; before an episode, its first one. */
+  averaged(command) {
+    const frames = this.term.frames ?? 1;
+    this.past = [...(this.past ?? new Array(frames).fill([...command])).slice(1), [...command]];
+    return command.map((_, c) => this.past.reduce((sum, asked) => sum + asked[c], 0) / frames);
   }
 
   /** Wheels that go towards the speed which the command asks of them. */
