@@ -18,6 +18,7 @@ from genelab.mdp.clock import get_clock
 from genelab.mdp.scripted_action import ScriptedJointPositionAction
 from genelab.mdp.sensors import get_sensor
 from genelab.rl.export_metadata import describe_actions
+from genelab.rl.targets.run import Clock, Controller, scripted
 from genelab.rl.transforms import check_transforms, transforms_of
 from genelab.scene import ContactSensor
 from genelab.sim.mujoco_engine import MujocoEngine
@@ -185,6 +186,26 @@ def test_strides_may_follow_the_mean_of_the_last_commands(make_env: MakeEnv) -> 
     assert env.robot.joint_pos_target[:, 1].tolist() == pytest.approx([0.025, 0.1, 0.025, 0.025])  # of -1, either way
     (action,) = describe_actions(env.action_manager.terms.values())
     assert action["frames"] == 4
+
+
+def test_who_runs_an_export_makes_the_same_script_of_changing_commands(make_env: MakeEnv) -> None:
+    strides = {"left_leg": {"left": (0.3, 0.0, 0.1)}, "right_leg": {"right": (0.1, 0.4, 0.0)}}
+    env = walker(make_env, strides=strides, spread={"right": (0.1, 0.2, 0.0)}, average_s=0.05)
+    (about,) = describe_actions(env.action_manager.terms.values())
+    clock, twist = get_clock(env, "gait"), env.commands.term("twist")
+    offsets = dict(zip(clock.foot_names, (0.0, 0.5), strict=True))
+    theirs = Clock({"command": "twist", "swing_share": clock.cfg.swing_share, "offsets": offsets, "run_out": 0.0}, 0.01)
+    controller = Controller.__new__(Controller)
+    controller.clocks, controller.past, theirs.runs = {"gait": theirs}, {}, True
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(12):
+        command = torch.rand(4, 3, generator=draw, dtype=torch.float64) + 0.2
+        action = torch.rand(4, 2, generator=draw, dtype=torch.float64)
+        twist.fix(command)
+        theirs.phase = clock.phase[1].item()
+        env.step(action)
+        expected = scripted(controller, about, action[1].numpy(), {"twist": command[1].numpy()})
+        assert env.robot.joint_pos_target[1].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 def test_the_script_may_fade(make_env: MakeEnv) -> None:

@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from genelab.cli.main import run as genelab
-from genelab.errors import UsageError
+from genelab.errors import GenelabError, UsageError
 from genelab.rl import export_for, train_task
 from genelab.rl.targets import run
+from genelab.rl.targets.folded import Script
 from tests.narrow import present
 from tests.unitree.stacks import MjlabReader, Stack, UnitreeController, Unreadable
 
@@ -231,6 +232,15 @@ def test_go1_walks_under_a_stack(
     """With its scripted step in the graph, it follows the command as it does here, and stands if nothing is asked."""
     made = walk(read(home / str(read.__name__)), home / "mujoco", command, seconds=4.0)
     assert made == pytest.approx(np.array(command), abs=0.1)
+
+
+def test_strides_that_follow_a_mean_are_in_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the last 30 commands, which change twice a second; who took the newest alone is found out."""
+    often = {"env.actions.joint_pos.average_s": 0.6, "env.commands.twist.resampling_time_range": "[0.3,0.6]"}
+    export_for("unitree", GO1, "pretrained", out=tmp_path / "mean", overrides=often)
+    monkeypatch.setattr(Script, "frames", property(lambda _: 1, lambda *_: None), raising=False)
+    with pytest.raises(GenelabError, match="the folded policy is not the live one"):
+        export_for("unitree", GO1, "pretrained", out=tmp_path / "newest", overrides=often)
 
 
 def test_motors_in_another_order_get_what_is_theirs(tmp_path: Path) -> None:
