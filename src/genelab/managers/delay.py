@@ -10,7 +10,32 @@ from genelab.errors import ConfigError
 from genelab.sim import EnvIds
 
 
-class DelayBuffer:
+class Past:
+    """The last values of every environment; until it has a past, its first value."""
+
+    def __init__(self, frames: int) -> None:
+        self._frames = frames
+        self._begun: list[EnvIds] = []
+        """Environments that have begun an episode since the last value."""
+        self._values: Tensor | None = None
+
+    def push(self, value: Tensor, *, keep: bool = True) -> Tensor:
+        """The values, `(frames, N, ...)`, the newest first; with `keep=False` as if this one came, without remembering
+        it."""
+        past = value.expand(self._frames - 1, *value.shape) if self._values is None else self._values[:-1]
+        values = torch.cat((value[None], past))
+        for env_ids in self._begun:
+            gm.put_rows(values, env_ids, gm.rows(value, env_ids).expand(self._frames, -1, *value.shape[1:]), dim=1)
+        if keep:
+            self._values, self._begun = values, []
+        return values
+
+    def reset(self, env_ids: EnvIds) -> None:
+        """Forget the past of these environments."""
+        self._begun.append(env_ids)
+
+
+class DelayBuffer(Past):
     """Remembers the last values and gives back those of `lag` steps ago.
 
     A reset environment draws a new lag; until it has a past, it sees its first value.
@@ -20,12 +45,10 @@ class DelayBuffer:
         self._low, self._high = lag_range
         if not 0 <= self._low <= self._high:
             raise ConfigError(f"a delay is a fewest and a most number of steps, 0 or more, got {lag_range}")
+        super().__init__(self._high + 1)
         self._rng = rng
         self._rows = torch.arange(num_envs, device=rng.device)
         self.lag = torch.zeros(num_envs, dtype=torch.int64, device=rng.device)
-        self._begun: list[EnvIds] = []
-        """Environments that have begun an episode since the last value."""
-        self._values: Tensor | None = None
         self._held = False
         """Whether the lags stay as they are."""
 
@@ -39,18 +62,12 @@ class DelayBuffer:
 
     def push(self, value: Tensor, *, keep: bool = True) -> Tensor:
         """The delayed value; with `keep=False` as if this value came, without remembering it."""
-        past = value.expand(self._high, *value.shape) if self._values is None else self._values[:-1]
-        values = torch.cat((value[None], past))
-        for env_ids in self._begun:
-            gm.put_rows(values, env_ids, gm.rows(value, env_ids).expand(self._high + 1, -1, *value.shape[1:]), dim=1)
-        if keep:
-            self._values, self._begun = values, []
-        return values[self.lag, self._rows]
+        return super().push(value, keep=keep)[self.lag, self._rows]
 
     def reset(self, env_ids: EnvIds) -> None:
         """Forget the past of these environments and draw their lags."""
+        super().reset(env_ids)
         rows = self._rows if env_ids is None else env_ids
-        self._begun.append(env_ids)
         if not self._held:
             span, shape = (self._low, self._high + 1), (len(rows),)
             self.lag[rows] = torch.randint(*span, shape, generator=self._rng, device=self._rng.device)

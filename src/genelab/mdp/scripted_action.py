@@ -13,6 +13,7 @@ from genelab import math as gm
 from genelab.config import NonNegative
 from genelab.errors import ConfigError
 from genelab.managers import ActionTerm
+from genelab.managers.delay import Past
 from genelab.mdp.actions import JointPositionAction, JointPositionActionCfg
 from genelab.mdp.clock import get_clock
 from genelab.scene.names import match_names
@@ -88,13 +89,9 @@ class ScriptedJointPositionAction(JointPositionAction):
         self.spread = torch.zeros(1, follows.shape[1], self.dim, device=env.device, dtype=env.dtype)
         """Joint angles while a command is followed, `(1, command, dim)`, rad per unit of its magnitude."""
         self._fill_joints(self.spread, [0], cfg.spread, f"env.actions.{name}.spread")
-        frames = max(round(cfg.average_s / self.env.step_dt), 1)
-        self.past = torch.zeros(frames, *follows.shape, device=env.device, dtype=env.dtype)
-        """The last commands, in a ring, `(frames, N, command)`."""
-        self.newest = 0
-        """Row of the ring."""
-        self.begins = torch.ones(len(follows), 1, device=env.device, dtype=torch.bool)
-        """Whose past is still to be filled with the first command of an episode, `(N, 1)`."""
+        self.frames = max(round(cfg.average_s / self.env.step_dt), 1)
+        """How many commands strides and spread follow the mean of."""
+        self._past = Past(self.frames)
 
     def _fill(self, table: Tensor, angles: Mapping[str, Mapping[str, tuple[float, ...]]], field_name: str) -> None:
         where = f"env.actions.{self.name}.{field_name}"
@@ -123,7 +120,7 @@ class ScriptedJointPositionAction(JointPositionAction):
             "clock": self.cfg.clock,
             "share": self.cfg.share,
             "lead": self.cfg.lead,
-            "frames": len(self.past),
+            "frames": self.frames,
             "steps": {foot: gm.decimals(step) for foot, step in zip(feet, self.steps[:, 0], strict=True)},
             "strides": {
                 foot: [gm.decimals(row) for row in rows] for foot, rows in zip(feet, self.strides, strict=True)
@@ -136,15 +133,16 @@ class ScriptedJointPositionAction(JointPositionAction):
 
     def _wanted(self, action: Tensor) -> Tensor:
         wanted = super()._wanted(action)
+        command = self._followed()
         share = self.cfg.share * self.env.schedules.share(self.cfg.schedule)
         if share != 0.0:
-            wanted += self._script() if share == 1.0 else share * self._script()
+            script = self._script(command)
+            wanted += script if share == 1.0 else share * script
         return wanted
 
-    def _script(self) -> Tensor:
-        """What the clock and the command ask of the joints, `(N, dim)`, rad."""
+    def _script(self, command: Tensor) -> Tensor:
+        """What the clock and a command ask of the joints, `(N, dim)`, rad."""
         script = self.clock.lift @ self.steps[:, 0]
-        command = self._followed()
         if self.cfg.strides:
             ahead = self.clock.sweep_ahead(self.cfg.lead)[:, :, None] * command[:, None]  # (N, feet, command)
             script += ahead.flatten(1) @ self.strides.flatten(0, 1)
@@ -155,14 +153,9 @@ class ScriptedJointPositionAction(JointPositionAction):
     def _followed(self) -> Tensor:
         """The mean of the last commands, `(N, command)`."""
         command = self.env.commands[self.clock.cfg.command]
-        if len(self.past) == 1:
-            return command
-        self.newest = (self.newest + 1) % len(self.past)
-        self.past[self.newest] = command
-        self.past = torch.where(self.begins, command, self.past)
-        self.begins.fill_(False)
-        return self.past.mean(dim=0)
+        return command if self.frames == 1 else self._past.push(command).mean(dim=0)
 
     def reset(self, env_ids: EnvIds) -> None:
         super().reset(env_ids)
-        self.begins[slice(None) if env_ids is None else env_ids] = True
+        if self.frames > 1:
+            self._past.reset(env_ids)
