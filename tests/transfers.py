@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+
+import genelab
 
 _WAIT = frozenset(
     f"aten::{name}"
@@ -27,6 +30,7 @@ _WAIT = frozenset(
 """Operations whose result the host must know before it goes on."""
 _METHODS = ("cpu", "numpy", "tolist")
 """Methods of tensors that copy to the host, or read it there."""
+_PACKAGE = f"{Path(genelab.__file__).parent}/"
 
 
 class Transfers(TorchDispatchMode):
@@ -74,9 +78,6 @@ class Transfers(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _note(self, what: str) -> None:
-        frame = next(
-            (one for one in reversed(traceback.extract_stack()) if "genelab" in one.filename),
-            traceback.extract_stack()[0],
-        )
-        place = frame.filename.rpartition("genelab/")[2]
-        self.found.append(f"{what} in {place}:{frame.name}")
+        stack = traceback.extract_stack()
+        frame = next((one for one in reversed(stack) if one.filename.startswith(_PACKAGE)), stack[0])
+        self.found.append(f"{what} in {frame.filename.removeprefix(_PACKAGE)}:{frame.name}")

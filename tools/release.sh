@@ -47,6 +47,8 @@ ready() {
     [ -z "$(git status --porcelain)" ] || fail "there are changes that are not committed"
     build
     smoke
+    grep -qx '\[project.urls\]' pyproject.toml || printf '\n%s\n' "release: the wheel names no address. Add to pyproject.toml: \
+[project.urls], and below it Repository = \"$(git remote get-url origin 2>/dev/null || echo https://...)\""
     printf '\nReady. What is left:\n    git tag -a v%s -m "GeneLab %s"\n    git push origin v%s\n' "$1" "$1" "$1"
 }
 

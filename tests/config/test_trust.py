@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
@@ -54,7 +55,7 @@ class EntityCfg:
 
 
 def spec_task() -> TaskCfg:
-    env: Any = {"parse": Path.cwd}  # stands for a config
+    env: Any = {"parse": Fraction.from_float}  # stands for a config
     return TaskCfg(env=env, agent=None)
 
 
@@ -62,7 +63,7 @@ def spec_task() -> TaskCfg:
     ("name", "why"),
     [
         ("os:system", "os is Python's own"),
-        ("lib2to3.__main__:x", "lib2to3 is Python's own"),
+        ("idlelib.__main__:x", "idlelib is Python's own"),
         ("this:s", "this is Python's own"),
         ("builtins:exec", "builtins is Python's own"),
         ("nowhere.at_all:x", "nowhere brings no task; if you trust it, pass `TASKS.import_module('nowhere')`"),
@@ -116,14 +117,14 @@ def test_what_a_registered_task_names_may_be_named_and_nothing_beside_it(monkeyp
     monkeypatch.setattr(TASKS, "_entries", {})
     monkeypatch.setattr(TASKS, "named", set())
     TASKS.register("Named-v0", spec_task)
-    function = as_kind(Path.cwd, MethodType).__func__
+    function = as_kind(Fraction.from_float, MethodType).__func__
     name = f"{function.__module__}:{as_kind(function, FunctionType).__qualname__}"
     with pytest.raises(ConfigError, match="may not be used here"):
         look_up(name, "callable")
     TASKS.get("Named-v0")
-    assert look_up(name, "callable") == Path.cwd
+    assert look_up(name, "callable") == Fraction.from_float
     with pytest.raises(ConfigError, match="may not be used here"):
-        look_up(name.replace("cwd", "home"), "callable")
+        look_up(name.replace("from_float", "from_decimal"), "callable")
 
 
 @pytest.mark.parametrize("function", [makes, makes_more, does_not_say, Model, RichModel])

@@ -125,7 +125,7 @@ def test_drawing_needs_one_of_two_libraries(monkeypatch: pytest.MonkeyPatch) -> 
     broken = Answer(error="it ended with signal 6")
     lines = examine(asking(**{'"mujoco.egl"': broken}))
     assert found(lines, "rendering", "EGL").status == "missing"
-    assert found(lines, "rendering", "EGL").mend == "apt-get install libegl1 libegl-mesa0"
+    assert found(lines, "rendering", "EGL").mend == "apt-get install libegl1 libegl-mesa0 libopengl0"
     assert "as a web page" in found(lines, "rendering", "window").detail
     lines = examine(asking(**{'"mujoco.egl"': broken, '"mujoco.osmesa"': broken}))
     assert found(lines, "rendering", "OSMesa").status == "broken"

@@ -330,7 +330,7 @@ def test_without_a_renderer_a_line_names_the_package(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(offscreen, "_forget_opengl", lambda: None)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     assert run(["play", PENDULUM, "--video", "f.mp4", "--steps", "2"]) == 1
-    assert "apt-get install libegl1 libegl-mesa0" in capfd.readouterr().err
+    assert "apt-get install libegl1 libegl-mesa0 libopengl0" in capfd.readouterr().err
     assert tried == ["mujoco.egl", "mujoco.osmesa"]
 
 

@@ -26,7 +26,10 @@ Status = Literal["ok", "missing", "broken", "note"]
 Ask = Callable[..., Callable[[], Answer]]
 """Starts to ask and returns what waits for the answer."""
 
-_DRAWS = {"egl": ("EGL", "apt-get install libegl1 libegl-mesa0"), "osmesa": ("OSMesa", "apt-get install libosmesa6")}
+_DRAWS = {
+    "egl": ("EGL", "apt-get install libegl1 libegl-mesa0 libopengl0"),
+    "osmesa": ("OSMesa", "apt-get install libosmesa6"),
+}
 _NOT_FOR_USERS = ("all", "dev")
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?P<versions>[^;]*?)\s*(?:;\s*(?P<marker>.*))?")
 _EXTRA = re.compile(r"extra == ['\"](?P<name>[\w.-]+)['\"]")

@@ -102,8 +102,8 @@ def gl_context(width: int, height: int) -> Any:
 def no_renderer(reasons: Sequence[str]) -> GenelabError:
     """What to say where nothing can be drawn."""
     return GenelabError(
-        "no renderer works here: `apt-get install libegl1 libegl-mesa0`, or `apt-get install libosmesa6` and "
-        f"MUJOCO_GL=osmesa ({'; '.join(reasons)})"
+        "no renderer works here: `apt-get install libegl1 libegl-mesa0 libopengl0`, or `apt-get install libosmesa6` "
+        f"and MUJOCO_GL=osmesa ({'; '.join(reasons)})"
     )
 
 
