@@ -191,3 +191,38 @@ def test_the_gains_of_a_go2w_are_the_published_ones() -> None:
     assert drives["hips"] == {"stiffness": [25.0] * 8, "damping": [0.5] * 8, "effort_limit": [23.7] * 8}
     assert drives["knees"] == {"stiffness": [25.0] * 4, "damping": [0.5] * 4, "effort_limit": [45.43] * 4}
     assert drives["wheels"] == {"stiffness": [0.0] * 4, "damping": [5.0] * 4, "effort_limit": [50.0] * 4}
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.4])
+def test_the_feet_of_the_g1_touch_each_other_on_coarse_soles_where_they_do_on_fine_ones(turn: float) -> None:
+    def gap(sole: tuple[int, ...]) -> float:
+        """How far apart its ankles are when, legs closing in the air, its feet meet."""
+        model = g1.g1_spec(sole).compile()
+        data = mujoco.MjData(model)
+        feet = [model.body(f"{side}_ankle_roll_link").id for side in ("left", "right")]
+        for roll in np.arange(0.0, 0.5, 0.002):
+            for side, sign in (("left", -1.0), ("right", 1.0)):
+                data.joint(f"{side}_hip_roll_joint").qpos[0] = sign * roll
+                data.joint(f"{side}_ankle_roll_joint").qpos[0] = -sign * roll
+            data.joint("left_hip_yaw_joint").qpos[0] = turn
+            mujoco.mj_forward(model, data)
+            if any(sorted(model.geom_bodyid[list(one.geom)]) == sorted(feet) for one in data.contact):
+                return float(np.linalg.norm(data.xpos[feet[0]] - data.xpos[feet[1]]))
+        raise AssertionError("the feet never met")
+
+    assert gap(g1.COARSE_SOLE) == pytest.approx(gap(g1.SOLE), abs=0.002)
+
+
+@pytest.mark.parametrize(("sole", "contacts"), [(g1.SOLE, 28), (g1.COARSE_SOLE, 8)])
+def test_a_g1_stands_on_the_capsules_of_its_soles_alone(sole: tuple[int, ...], contacts: int) -> None:
+    spec = g1.g1_spec(sole)
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=(1.0, 1.0, 0.1))
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    lowest = min(
+        float(data.geom(f"{side}_foot_{n}_collision").xpos[2]) for side in ("left", "right") for n in g1.COARSE_SOLE
+    )
+    data.qpos[2] -= lowest - 0.0095  # half a millimetre into the ground
+    mujoco.mj_forward(model, data)
+    assert data.ncon == contacts

@@ -50,14 +50,27 @@ SOLE = (1, 2, 3, 4, 5, 6, 7)
 """The capsules of a sole, from the right edge to the left."""
 COARSE_SOLE = (2, 6)
 """Two of them: eight contacts when both feet stand instead of twenty-eight, which is what a physics step costs."""
+_EDGES = (1, 7)
+_FOOT = 2
+"""The bit of contacts between the feet; the ground and all else have the first."""
 
 
 def g1_spec(sole: tuple[int, ...] = SOLE) -> mujoco.MjSpec:
-    """The model, without actuators, on soles of these capsules."""
+    """The model, without actuators, that stands on these capsules of its soles.
+
+    Edges that do not stand still touch the other foot: who learns without them treads on its own feet later.
+    """
     spec = mjcf_file(str(Path(__file__).with_name("g1.xml")))
-    for number in set(SOLE) - set(sole):
+    for number in SOLE:
         for side in ("left", "right"):
-            spec.delete(spec.geom(f"{side}_foot_{number}_collision"))
+            geom = spec.geom(f"{side}_foot_{number}_collision")
+            if number in sole:
+                geom.contype |= _FOOT
+                geom.conaffinity |= _FOOT
+            elif number in _EDGES:
+                geom.contype = geom.conaffinity = _FOOT
+            else:
+                spec.delete(geom)
     return spec
 
 
