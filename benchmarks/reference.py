@@ -161,7 +161,7 @@ def _overview(runs: Mapping[str, Sequence[Run]], published: Mapping[str, Any]) -
         best = [one["return"] for one in (published.get(task) or {}).get("runs") or ()]
         ours = [run.metrics["return_mean"] for run in found if run.metrics]
         seeds = sorted({run.seed for run in found if run.metrics and run.seed is not None})
-        marked = "*" * any(run.evaluation.get("overrides") for run in found if run.metrics)
+        marked = "*" * any(_otherwise(run.evaluation) for run in found if run.metrics)
         rows.append((f"[{task}](#{task.lower()})", _listed(seeds), _span(ours) + marked, _span(best)))
     return _markdown(("task", "seeds", "return", "published"), rows)
 
@@ -242,9 +242,14 @@ def _judged(evaluation: Mapping[str, Any]) -> str:
     text += f" on {str(evaluation.get('evaluated_at', '?'))[:10]}"
     if names:
         text += f" with {', '.join(f'{name} {versions[name]}' for name in names)}"
-    if overrides := evaluation.get("overrides"):
+    if overrides := _otherwise(evaluation):
         text += f", {' '.join(f'`{word}`' for word in overrides)}"
     return text
+
+
+def _otherwise(evaluation: Mapping[str, Any]) -> list[str]:
+    """What it was judged with besides; threads change no number."""
+    return [word for word in evaluation.get("overrides") or () if not word.startswith("env.simulation.threads=")]
 
 
 def _probes(runs: Mapping[str, Sequence[Run]], published: Mapping[str, Any]) -> str:

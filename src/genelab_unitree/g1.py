@@ -133,6 +133,7 @@ def flat_env() -> ManagerBasedRlEnvCfg:
             steps=copy.deepcopy(STEPS),
             strides=copy.deepcopy(STRIDES),
             spread=dict(SPREAD),
+            average_s=0.5,
         )
     }
     cfg.observations["critic"].terms |= {
@@ -243,7 +244,7 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.terminations["sank"] = termination(mdp.root_too_low, height=0.5)
     cfg.rewards["feet_phase"] = reward(mdp.feet_height_phase, 4.0, clock="gait", feet="feet", height=0.09, std=0.063)
     follow(cfg, "clock", "feet_phase")
-    pay_errors(cfg, -6.0, -3.0, ScheduleCfg(start=0.67, begin=24_000, steps=6_000, until=35_900))
+    pay_errors(cfg, -6.0, -6.0, ScheduleCfg(start=0.67, begin=24_000, steps=6_000, until=35_900), alive=4.0)
     return cfg
 
 
@@ -299,6 +300,9 @@ def rough_env() -> ManagerBasedRlEnvCfg:
     gait = cfg.commands["gait"]
     assert isinstance(gait, GaitClockCfg)
     gait.threshold = -1.0  # a foot on an edge has to step, also where the robot is to stay
+    script = cfg.actions["joint_pos"]
+    assert isinstance(script, ScriptedJointPositionActionCfg)
+    script.average_s = 0.0  # as its policy learned it
     for name, weight in (("foot_clearance", -0.5), ("foot_swing_height", -0.25)):
         cfg.rewards[name].weight = weight
     return cfg
