@@ -244,7 +244,7 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.terminations["sank"] = termination(mdp.root_too_low, height=0.5)
     cfg.rewards["feet_phase"] = reward(mdp.feet_height_phase, 4.0, clock="gait", feet="feet", height=0.09, std=0.063)
     follow(cfg, "clock", "feet_phase")
-    pay_errors(cfg, -6.0, -6.0, ScheduleCfg(start=0.67, begin=24_000, steps=6_000, until=35_900), alive=4.0)
+    pay_errors(cfg, -8.0, -6.0, ScheduleCfg(start=0.6, begin=24_000, steps=6_000, until=38_300), alive=5.0)
     return cfg
 
 
@@ -261,7 +261,7 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
     return RslRlOnPolicyRunnerCfg(
         experiment_name="g1_velocity_flat",
         seed=42,
-        max_iterations=1500,
+        max_iterations=1600,
         num_steps_per_env=24,
         save_interval=100,
         clip_actions=100.0,
