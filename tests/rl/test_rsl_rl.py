@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +292,24 @@ def test_the_speed_of_a_resumed_run_is_that_of_its_last_part() -> None:
     record = json.loads((first.path / "run.json").read_text())
     assert record["env_steps"] == 2 * 24 * 16
     assert record["steps_per_second"] == pytest.approx(24 * 16 / resumed.seconds, abs=0.1)
+
+
+def test_a_resumed_run_tells_its_first_command_and_the_time_of_all_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["genelab", "train", "it"])
+    first = train("run", iterations=1)
+    state = torch.load(first.path / "resume.pt", weights_only=True)
+    assert 0.0 < state["monitor"]["seconds"] < 600.0
+    state["monitor"]["seconds"] += 1000.0
+    torch.save(state, first.path / "resume.pt")
+    monkeypatch.setattr(sys, "argv", ["genelab", "train", "--resume", "run"])
+    resume_task(first.path, max_iterations=2)
+    record = json.loads((first.path / "run.json").read_text())
+    assert record["command"] == "genelab train it"
+    assert record["resumed_with"] == "genelab train --resume run"
+    assert record["resumed_from"] == "model_final.pt"
+    assert 1000.0 < record["wall_seconds"] < 1600.0
+    again = torch.load(first.path / "resume.pt", weights_only=True)
+    assert again["monitor"]["seconds"] > 1000.0
 
 
 def test_progress_counts_to_the_budget_and_has_an_eta_from_the_first_iteration() -> None:

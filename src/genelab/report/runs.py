@@ -82,8 +82,8 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took. A resumed run has gone on for longer than its record says, which is of the last part."""
-        return 60.0 * float(self._minutes()[1][-1]) if "resumed_from" in self.record else self.record["wall_seconds"]
+        """How long it took, without the pauses before it was resumed."""
+        return self.record["wall_seconds"]
 
     def _minutes(self) -> tuple[np.ndarray, np.ndarray]:
         """Time spent collecting and learning; the clock on the wall would count the pause before a resume."""

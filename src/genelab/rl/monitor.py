@@ -170,6 +170,7 @@ class TrainMonitor(Watcher):
         unit: str,
         hooks: Sequence[IterationHook] = (),
         world_size: int = 1,
+        elapsed: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.path = path
         self.suffix = suffix
@@ -178,6 +179,8 @@ class TrainMonitor(Watcher):
         self.hooks = tuple(hooks)
         self.world_size = world_size
         """Processes that train together; each steps as many environments as this one."""
+        self.elapsed = elapsed
+        """How long the run has taken, with what was before it was resumed, s."""
         self.episodes = Episodes(num_envs=env.num_envs, device=env.device, keep=RECENT_EPISODES)
         self.done = 0
         """Spent of the budget, in the backend's unit."""
@@ -208,7 +211,7 @@ class TrainMonitor(Watcher):
     def state(self) -> dict[str, Any]:
         """What `continue_from` needs."""
         counts = {"done": self.done, "iterations": self.iterations, "env_steps": self.env_steps}
-        state = {**counts, "episodes": self.episodes.state(), "best": None}
+        state = {**counts, "seconds": self.elapsed(), "episodes": self.episodes.state(), "best": None}
         for hook in self.hooks:
             state |= hook.state()
         return state

@@ -123,6 +123,7 @@ class RunDirectory:
         self.path = path
         self.record: dict[str, Any] = {}
         self._earlier: dict[str, Any] = {}
+        self._seconds_before = 0.0
         self._before: set[Path] | None = None
         """What was there before this run was created; None: it was not created by this."""
 
@@ -241,7 +242,7 @@ class RunDirectory:
             **facts,
             "pid": os.getpid(),
             "host": platform.node(),
-            "command": " ".join(sys.argv),
+            "command": facts.get("command") or " ".join(sys.argv),
             "status": "running",
             "started_at": _now(),
             "ended_at": None,
@@ -252,6 +253,17 @@ class RunDirectory:
         }
         self._write()
 
+    def go_on(self, checkpoint: str, seconds: float, **facts: Any) -> None:
+        """Say that the run goes on from its checkpoint of so many seconds; its command stays the first one."""
+        told = {"resumed_from": checkpoint, "resumed_with": " ".join(sys.argv)}
+        self._seconds_before = seconds
+        self.start(**facts, **told, command=self.record.get("command"))
+
+    def elapsed(self) -> float:
+        """How long the run has taken, s, without the pauses before it was resumed."""
+        started = datetime.datetime.fromisoformat(self.record["started_at"])
+        return self._seconds_before + (datetime.datetime.now(datetime.UTC) - started).total_seconds()
+
     def revert(self) -> None:
         """Say again what was said before this start: the run cannot go on, and is as it was."""
         if self._earlier:
@@ -260,14 +272,7 @@ class RunDirectory:
 
     def finish(self, status: Status, **facts: Any) -> None:
         """Say how the run ended."""
-        started = datetime.datetime.fromisoformat(self.record["started_at"])
-        ended = datetime.datetime.now(datetime.UTC)
-        self.record.update(
-            status=status,
-            ended_at=ended.isoformat(timespec="seconds"),
-            wall_seconds=round((ended - started).total_seconds(), 3),
-            **facts,
-        )
+        self.record.update(status=status, ended_at=_now(), wall_seconds=round(self.elapsed(), 3), **facts)
         self._write()
 
     def _write(self) -> None:

@@ -37,6 +37,7 @@ _RESUME: dict[str, Any] = {
         "done": int,
         "iterations": int,
         "env_steps": int,
+        "seconds": float | None,
         "episodes": dict,
         "best": Any,
         "evaluations": list | None,

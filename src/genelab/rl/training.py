@@ -153,7 +153,10 @@ class Training:
             "overrides": as_words(self.spec.overrides),
         }
         try:
-            self.run.start(**facts, **({} if resume is None else {"resumed_from": resume["checkpoint"]}))
+            if resume is None:
+                self.run.start(**facts)
+            else:
+                self.run.go_on(resume["checkpoint"], resume["monitor"].get("seconds") or 0.0, **facts)
             with self._shown(env):
                 return self._train(env, guard, self._open_logger(), checkpoint, resume)
         finally:
@@ -208,6 +211,7 @@ class Training:
                 unit=self.spec.backend.unit,
                 hooks=self._hooks(guard, writer, trace, evaluation, film),
                 world_size=self.rank.world_size,
+                elapsed=self.run.elapsed,
             )
             ready = False
 
