@@ -1,5 +1,5 @@
 # Everything a newcomer or a CI machine needs; each target does its own set-up.
-# It needs python3 (3.11 or newer) with pip and venv, and make.
+# It needs python3 (3.11 to 3.13) with pip and venv, and make.
 
 PYTHON ?= python3
 VENV ?= .venv

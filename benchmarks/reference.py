@@ -2,8 +2,9 @@
 
 `reference/<TASK>/<DATE>/seed_<S>/` has what is kept of a run: `eval.json` as `genelab eval` wrote it, `run.json` and,
 where it was trained with evaluations, `evaluations.json`; `curves.png` may lie beside the seeds. The policies that come
-with tasks count as runs, too (`src/genelab_*/pretrained/<TASK>/`). `reference/published.json` has the numbers to hold
-them against. A file that is missing or cannot be read is an empty cell.
+with tasks count as runs, too (`src/genelab_*/pretrained/<TASK>/`). An `eval-<NAME>.json` beside an `eval.json` is of
+the same policy, judged otherwise. `reference/published.json` has the numbers to hold them against. A file that is
+missing or cannot be read is an empty cell.
 
 `--collect logs/reference/<TASK>/<DATE>` takes the small files of new runs over first; `--check` only says whether the
 page is up to date.
@@ -44,8 +45,10 @@ _DIRECTIONS = (
     "slow turn right",
     "stand",
 )
-_OF_A_MACHINE = ("pid", "host")
+_OF_A_MACHINE = ("pid", "host", "resumed_with")
 """What `run.json` says that is no part of a result."""
+_NUM_ENVS = 64
+"""How many environments runs are judged in, unless the page says otherwise."""
 _OF_A_PLACE = ("--log-dir", "--env.simulation.threads", "--agent.demo_path")
 """Words of a command that tell where it ran."""
 
@@ -59,7 +62,9 @@ class Run:
     shipped: bool
     """Whether its policy comes with the task."""
     evaluation: Mapping[str, Any] = field(default_factory=dict)
-    """`eval.json`."""
+    """`eval.json`, or one that was judged otherwise."""
+    again: str = ""
+    """What that one is called."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """`run.json`."""
     history: Sequence[Mapping[str, Any]] = ()
@@ -97,10 +102,14 @@ class Run:
 
 
 def read_runs(root: Path, task: str) -> list[Run]:
-    """All runs of a task: the shipped one, and those in `reference/`."""
+    """All runs of a task: the shipped one, and those in `reference/`, each with all its evaluations."""
     homes = [(path, True) for path in sorted(root.glob(f"src/*/pretrained/{task}"))]
     homes += [(path, False) for path in sorted(root.glob(f"reference/{task}/*/seed_*"), key=_by_seed)]
-    return [_read_run(path, shipped) for path, shipped in homes]
+    found = []
+    for path, shipped in homes:
+        found.append(_read_run(path, shipped))
+        found += [_read_run(path, shipped, file.stem) for file in sorted(path.glob("eval-*.json"))]
+    return found
 
 
 def _by_seed(path: Path) -> tuple[str, int]:
@@ -112,9 +121,9 @@ def _seed_of(path: Path) -> int | None:
     return int(number) if number.isdecimal() else None
 
 
-def _read_run(path: Path, shipped: bool) -> Run:
+def _read_run(path: Path, shipped: bool, name: str = "eval") -> Run:
     agent, record = _json(path / "params" / "agent.json", dict), _json(path / "run.json", dict)
-    evaluation = _json(path / "eval.json", dict)
+    evaluation = _json(path / f"{name}.json", dict)
     for one in (evaluation.get("engines") or {}).values():
         evaluation = one  # of several engines, the first
         break
@@ -124,6 +133,7 @@ def _read_run(path: Path, shipped: bool) -> Run:
         seed=seed,
         shipped=shipped,
         evaluation=evaluation,
+        again=name.removeprefix("eval").removeprefix("-").replace("-", " "),
         record=record,
         history=_json(path / "evaluations.json", list),
         agent=agent,
@@ -159,9 +169,10 @@ def _overview(runs: Mapping[str, Sequence[Run]], published: Mapping[str, Any]) -
     rows = []
     for task, found in runs.items():
         best = [one["return"] for one in (published.get(task) or {}).get("runs") or ()]
-        ours = [run.metrics["return_mean"] for run in found if run.metrics]
-        seeds = sorted({run.seed for run in found if run.metrics and run.seed is not None})
-        marked = "*" * any(_otherwise(run.evaluation) for run in found if run.metrics)
+        judged = [run for run in found if run.metrics and not run.again]
+        ours = [run.metrics["return_mean"] for run in judged]
+        seeds = sorted({run.seed for run in judged if run.seed is not None})
+        marked = "*" * any(_otherwise(run.evaluation) for run in judged)
         rows.append((f"[{task}](#{task.lower()})", _listed(seeds), _span(ours) + marked, _span(best)))
     return _markdown(("task", "seeds", "return", "published"), rows)
 
@@ -184,8 +195,9 @@ def _task(root: Path, task: str, runs: Sequence[Run], published: Mapping[str, An
     rows += [(str(seed), *[""] * 9) for seed in SEEDS if seed not in judged]
     for one in published.get("runs") or ():
         success = "" if one.get("success") is None else f"{one['success']:.3f}"
-        numbers = (f"{one['return']:.3f}", f"{one['std']:.3f}", f"{one['length']:.1f}", success, one["budget"], "")
-        rows.append((f"published, {one['seed']}", *numbers, one["train"], one["eval"], one["hardware"]))
+        numbers = (f"{one['return']:.3f}", f"{one['std']:.3f}", f"{one['length']:.1f}", success, one["budget"])
+        rest = (one.get("converged") or "", one["train"], one["eval"], one["hardware"])
+        rows.append((f"published, {one['seed']}", *numbers, *rest))
     head = ("seed", "return", "std", "length", "success", "budget", "converged", "training", "evaluation", "hardware")
     yield _markdown(head, rows)
     yield "\n".join(_remarks(root, task, runs))
@@ -199,9 +211,8 @@ def _row(run: Run) -> tuple[str, ...]:
         numbers = [f"{metrics['return_mean']:.3f}", f"{metrics['return_std']:.3f}", f"{metrics['length_mean']:.1f}"]
         numbers.append("" if rate is None else f"{rate:.3f}")
     seconds, judged = record.get("wall_seconds"), run.evaluation.get("wall_clock_seconds")
-    who = f"{'' if run.seed is None else run.seed}{', shipped' if run.shipped else ''}"
     times = ("" if seconds is None else duration(seconds), "" if judged is None else f"{judged:.1f} s")
-    return who, *numbers, run.budget(), run.converged(), *times, _hardware(record)
+    return _who(run), *numbers, run.budget(), run.converged(), *times, _hardware(record)
 
 
 def _hardware(record: Mapping[str, Any]) -> str:
@@ -215,10 +226,10 @@ def _remarks(root: Path, task: str, runs: Sequence[Run]) -> Iterator[str]:
     """The command, versions and settings behind the rows, once for those that share them."""
     told: dict[str, list[str]] = {}
     for run in runs:
-        who = "the shipped policy" if run.shipped else f"seed {run.seed}"
+        who = ("the shipped policy" if run.shipped else f"seed {run.seed}") + (f" on {run.again}" if run.again else "")
         words = []
         if command := run.record.get("command"):
-            words.append(f"`{_without_seed(command)}`")
+            words.append(f"`{_without_seed(command)}`" + _commit(run.record))
         elif run.shipped and (run.path / "README.md").is_file():
             words.append(f"trained as [its README](../{run.path.relative_to(root).as_posix()}/README.md) tells")
         if run.evaluation:
@@ -227,8 +238,14 @@ def _remarks(root: Path, task: str, runs: Sequence[Run]) -> Iterator[str]:
             told.setdefault("; ".join(words), []).append(who)
     for text, names in told.items():
         yield f"- {', '.join(names)}: {text}"
-    for picture in sorted(root.glob(f"reference/{task}/*/curves.png")):
+    pictures = sorted(root.glob(f"reference/{task}/*/curves.png"))
+    for picture in pictures or sorted(root.glob(f"src/*/pretrained/{task}/curves.png")):
         yield f"\n![Curves of {task}](../{picture.relative_to(root).as_posix()})"
+
+
+def _commit(record: Mapping[str, Any]) -> str:
+    commit = str((record.get("git") or {}).get("commit") or "")
+    return f" at commit {commit[:7]}" if commit else ""
 
 
 def _without_seed(command: str) -> str:
@@ -249,7 +266,9 @@ def _judged(evaluation: Mapping[str, Any]) -> str:
 
 def _otherwise(evaluation: Mapping[str, Any]) -> list[str]:
     """What it was judged with besides; threads change no number."""
-    return [word for word in evaluation.get("overrides") or () if not word.startswith("env.simulation.threads=")]
+    words = [word for word in evaluation.get("overrides") or () if not word.startswith("env.simulation.threads=")]
+    count = evaluation.get("num_envs", _NUM_ENVS)
+    return words if count == _NUM_ENVS else [f"--num-envs {count}", *words]
 
 
 def _probes(runs: Mapping[str, Sequence[Run]], published: Mapping[str, Any]) -> str:
@@ -290,7 +309,8 @@ def _metrics(runs: Mapping[str, Sequence[Run]]) -> str:
 
 
 def _who(run: Run) -> str:
-    return f"{'' if run.seed is None else run.seed}{', shipped' if run.shipped else ''}"
+    words = ("" if run.seed is None else str(run.seed), ", shipped" * run.shipped, f", {run.again}" * bool(run.again))
+    return "".join(words) + "*" * bool(_otherwise(run.evaluation))
 
 
 def _short(task: str) -> str:
@@ -316,10 +336,10 @@ def collect(source: Path, root: Path = ROOT) -> list[Path]:
         kept = {name: value for name, value in record.items() if name not in _OF_A_MACHINE}
         kept["command"] = tidy_command(str(record.get("command") or ""))
         atomic_write_text(target / "run.json", json.dumps(kept, indent=1) + "\n")
-        if (run / "eval.json").is_file():
-            evaluation = read_json(run / "eval.json")
+        for file in (*run.glob("eval.json"), *run.glob("eval-*.json")):
+            evaluation = read_json(file)
             evaluation["checkpoint"] = f"seed_{record['seed']}/{Path(str(evaluation.get('checkpoint'))).name}"
-            atomic_write_text(target / "eval.json", json.dumps(evaluation, indent=1) + "\n")
+            atomic_write_text(target / file.name, json.dumps(evaluation, indent=1) + "\n")
         for name in ("evaluations.json",):
             if (run / name).is_file():
                 shutil.copyfile(run / name, target / name)
@@ -353,15 +373,16 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reference", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--collect", metavar="DIR", type=Path, action="append", default=[], help="new runs, with seeds")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is not up to date")
+    parser.add_argument("--root", metavar="DIR", type=Path, default=ROOT, help="the files and the page [this checkout]")
     options = parser.parse_args(args)
     try:
         for source in options.collect:
-            for path in collect(source):
-                print(f"kept {path.relative_to(ROOT)}")
+            for path in collect(source, options.root):
+                print(f"kept {path.relative_to(options.root)}")
     except UsageError as error:
         print(f"genelab: {error}", file=sys.stderr)
         return 2
-    text, page = render(), ROOT / PAGE
+    text, page = render(options.root), options.root / PAGE
     if options.check:
         same = page.is_file() and page.read_text(encoding="utf-8") == text
         print(f"{PAGE} is {'up to date' if same else 'not up to date: python -m benchmarks.reference'}")
@@ -397,10 +418,11 @@ python -m benchmarks.reference --collect logs/reference/TASK/DATE    # keeps the
 
 ```
 reference/TASK/DATE/seed_S/
-├── eval.json           what `genelab eval` found
+├── eval.json           what `genelab eval` found; `eval-NAME.json` with other options
 ├── run.json            command, versions, hardware, times of the training
 └── evaluations.json    what it found while it learned, with --eval-every
-reference/TASK/DATE/curves.png    if `genelab report DIR --x minutes --out DIR/curves.html` drew it
+reference/TASK/DATE/curves.png    if `genelab report DIR --x minutes --out DIR/curves.html` drew it; else the page shows
+                                  the curves of the shipped policy
 reference/published.json          the numbers to hold them against
 ```
 
@@ -409,7 +431,9 @@ test does the same. Files that are missing are empty cells.
 """
 
 _LEGEND = """\
-*Std* and *length* are of the episodes of the evaluation. *Budget* is what the learner was given × environments.
+*Std* and *length* are of the episodes of the evaluation. *Budget* is what the learner was given, in its own unit, and
+the number of environments. Timesteps of skrl are steps of each environment, those of Stable-Baselines3 are steps of all
+environments together.
 *Converged* is what was spent, in the unit of the budget, at the first evaluation while training from which on the
 mean return stayed within 1 % of the last one or above. *Training* is the time of the whole `train` command,
 *evaluation* that of `eval`, on a machine that may have been shared. *Shipped* is the policy that `genelab play TASK

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +70,47 @@ def test_runs_and_published_numbers_stand_in_one_table(tmp_path: Path) -> None:
     assert lines[6] == "| published, 1 | 39.977 | 0.002 | 1000.0 | | 150 | | train | eval | hardware |"
     command = "`genelab train T --eval-every=2 --seed S`"
     assert lines[8] == f"- seed 2: {command}; 100 episodes on mujoco on 2026-01-02 with genelab 0.1.0"
+
+
+def test_a_policy_that_was_judged_twice_has_two_rows(tmp_path: Path) -> None:
+    home = tmp_path / "reference" / TASK / "2026-01-02" / "seed_1"
+    write(home / "eval.json", evaluation(39.5, num_envs=64))
+    write(home / "eval-a-low-ceiling.json", evaluation(30.0, num_envs=8, overrides=["env.x=1"]))
+    write(
+        home / "run.json",
+        {"git": {"commit": "0123456789abcdef", "dirty": False}, "command": "genelab train T --seed 1"},
+    )
+    page = reference.render(tmp_path)
+    lines = section(page)
+    assert lines[2].startswith("| 1 | 39.500 |")
+    assert lines[3].startswith("| 1, a low ceiling* | 30.000 |")
+    command = "`genelab train T --seed S` at commit 0123456"
+    assert lines[7] == f"- seed 1: {command}; 100 episodes on mujoco on ?"
+    assert lines[8] == f"- seed 1 on a low ceiling: {command}; 100 episodes on mujoco on ?, `--num-envs 8` `env.x=1`"
+    assert f"| [{TASK}](#{TASK.lower()}) | 1 | 39.50 | |" in page, "the overview is of what all were judged by"
+
+
+def test_the_protocol_of_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (reference.ROOT / reference.PAGE).read_text(encoding="utf-8")
+    script = text.split("## How to make them again")[1].split("```sh\n")[1].split("```")[0]
+    bin_ = Path(sys.executable).parent
+    for word, here in (
+        ("genelab train TASK", f"{bin_}/genelab train TASK --max-iterations 2 --num-envs 8 --eval-episodes 2"),
+        ("genelab eval TASK", f"{bin_}/genelab eval TASK --env.episode_length_s 0.2"),
+        ("--eval-every K", "--eval-every 1"),
+        ("python -m benchmarks.reference", f"{bin_}/python -m benchmarks.reference --root ."),
+        ("TASK", TASK),
+        ("DATE", "2026-01-02"),
+    ):
+        assert word in script
+        script = script.replace(word, here)
+    environment = {**os.environ, "PYTHONPATH": str(reference.ROOT)}
+    subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=environment, check=True)
+    rows = section((tmp_path / reference.PAGE).read_text(encoding="utf-8"))[2:5]
+    for seed, row in enumerate(rows, start=1):
+        assert re.match(rf"\| {seed}\* \| \d\.\d+ \| \d\.\d+ \| 20\.0 \| \| 2 iterations × 8 \| \d \| \d+ s \|", row), (
+            row
+        )
 
 
 def test_nothing_at_all_is_empty_cells(tmp_path: Path) -> None:
