@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tensordict import TensorDict
 
 from genelab import TASKS
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.managers import ObservationTermCfg
 from genelab.mdp.mirror import group_image
+from genelab.rl.config import RslRlOnPolicyRunnerCfg, RslRlRndCfg, RslRlSymmetryCfg
 
 ROOT = Path(__file__).parents[1]
 
@@ -69,6 +74,31 @@ def test_the_terms_of_the_guide_tell_about_themselves() -> None:
 
 def test_the_readmes_python_runs() -> None:
     exec(compile(code_of("README.md", "python"), "README.md", "exec"), {})
+
+
+def test_the_mirror_of_the_guide_doubles_a_batch() -> None:
+    names: dict[str, Any] = {
+        "torch": torch,
+        "SIGNS": torch.tensor([-1.0, 1.0]),
+        "agent": RslRlOnPolicyRunnerCfg(max_iterations=1),
+    }
+    names |= {"RslRlSymmetryCfg": RslRlSymmetryCfg, "RslRlRndCfg": RslRlRndCfg}
+    exec(compile(code_of("docs/training.md", "python"), "training.md", "exec"), names)
+    obs, actions = names["mirror"](None, TensorDict({"policy": torch.ones(1, 2)}, [1]), torch.ones(1, 1))
+    assert obs["policy"].tolist() == [[1.0, 1.0], [-1.0, 1.0]]
+    assert actions.tolist() == [[1.0], [-1.0]]
+    algorithm = names["agent"].algorithm
+    assert algorithm.symmetry_cfg.data_augmentation_func is names["mirror"]
+    assert algorithm.rnd_cfg.weight == 1.0
+
+
+def test_the_contract_of_the_guide_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_ars.py").write_text(code_of("docs/tutorials/own-learner.md", "python"))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "examples")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_ars.py"]
+    told = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert told.returncode == 0, told.stdout
+    assert re.search(r"\d+ passed", told.stdout), told.stdout
 
 
 def test_the_page_of_tasks_lists_every_task_and_no_other() -> None:

@@ -10,6 +10,7 @@ check() { # the version stands everywhere, and the changelog has a section of it
     grep -qx "version = \"$version\"" pyproject.toml || fail "pyproject.toml has another version than $version"
     grep -qx "__version__ = \"$version\"" src/genelab/__init__.py || fail "genelab.__version__ is not $version"
     grep -qx "version: $version" CITATION.cff || fail "CITATION.cff has another version than $version"
+    ! grep -q "^## Unreleased" CHANGELOG.md || fail "CHANGELOG.md has a section '## Unreleased': what is in it belongs to $version"
     [ -n "$(notes "$version")" ] || fail "CHANGELOG.md has no section '## $version'"
     for file in LICENSE NOTICE CITATION.cff; do [ -s "$file" ] || fail "$file is missing"; done
 }

@@ -30,6 +30,8 @@ _DRAWS = {
     "egl": ("EGL", "apt-get install libegl1 libegl-mesa0 libopengl0"),
     "osmesa": ("OSMesa", "apt-get install libosmesa6"),
 }
+_CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
+"""Where PyTorch keeps them."""
 _NOT_FOR_USERS = ("all", "dev")
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?P<versions>[^;]*?)\s*(?:;\s*(?P<marker>.*))?")
 _EXTRA = re.compile(r"extra == ['\"](?P<name>[\w.-]+)['\"]")
@@ -173,7 +175,7 @@ def _gpu(torch: Callable[[], Answer]) -> Iterator[Check]:
             name="cuda",
             status="note",
             detail=f"torch is a build for CUDA {cuda}, and there is no GPU: it works, and is larger by gigabytes",
-            mend="install torch's build for the CPU, see pytorch.org/get-started",
+            mend=f"pip install --force-reinstall torch --index-url {_CPU_BUILDS}",
         )
     else:
         yield Check(group="gpu", name="cuda", status="ok", detail="no GPU, and torch is a build for the CPU")
