@@ -379,6 +379,8 @@ def main(args: Sequence[str] | None = None) -> int:
         for source in options.collect:
             for path in collect(source, options.root):
                 print(f"kept {path.relative_to(options.root)}")
+        if not (options.root / "reference").is_dir():
+            raise UsageError(f"{options.root} has no directory `reference`: give the root of a checkout")
     except UsageError as error:
         print(f"genelab: {error}", file=sys.stderr)
         return 2

@@ -144,3 +144,9 @@ def test_what_is_kept_of_a_run_names_no_machine(tmp_path: Path) -> None:
     assert "me" not in "".join(path.read_text() for path in kept.iterdir()).replace("metrics", "").replace("mean", "")
     with pytest.raises(UsageError, match=r"has no seed_<S>/run\.json"):
         reference.collect(tmp_path, tmp_path)
+
+
+def test_a_page_is_written_where_runs_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reference.main(["--root", str(tmp_path)]) == 2
+    assert "has no directory `reference`" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
