@@ -19,7 +19,7 @@ SRC = Path(__file__).parents[1] / "src"
 FLAG = re.compile(r"(?<!-)--(?:[a-z]\S*|$)")
 COMMAND_LINES = {
     "genelab/config/overrides.py": {"--"},  # reads the words of a command line
-    "genelab/doctor/checks.py": {"--force-reinstall"},  # words for pip
+    "genelab/doctor/checks.py": {"--force-reinstall", "--index-url"},  # words for pip
     "genelab/rl/launch/ranks.py": {  # words for torchrun, and for the training that it starts
         "--",
         "--log-dir",
