@@ -23,7 +23,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_on_mujoco(task: str) -> None:
     assert run(["eval", task, "pretrained", "--num-envs", "8", "--episodes", "8"]) == 0
     report = json.loads(Path("eval.json").read_text())
-    assert Path(report["checkpoint"]).parts[-3:] == ("pretrained", task, "policy.ts")
+    assert report["checkpoint"] == "pretrained"  # and not where this machine keeps it
     assert report["metrics"]["return_mean"] >= SOLVED[task]
 
 

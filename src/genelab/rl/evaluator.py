@@ -128,6 +128,8 @@ class EvalSpec:
     task: str
     """The task's id, as it is registered."""
     checkpoint: Path
+    told: str
+    """The checkpoint as a report names it: its path, or `pretrained`, which is elsewhere on every machine."""
     settings: EvalSettings
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
@@ -142,7 +144,9 @@ class EvalSpec:
             raise UsageError(f"`episodes`: must be at least 1, got {settings.episodes}")
         path = find_checkpoint(task_id, checkpoint, best=best)
         refuse_decided(overrides, _DECIDED, "an evaluation")
-        return cls(task=TASKS.entry(task_id).id, checkpoint=path, settings=settings, overrides=dict(overrides))
+        told = "pretrained" if checkpoint == "pretrained" else str(path)
+        task = TASKS.entry(task_id).id
+        return cls(task=task, checkpoint=path, told=told, settings=settings, overrides=dict(overrides))
 
     @property
     def num_envs(self) -> int:
@@ -199,7 +203,7 @@ def evaluate_task(
         if out is not None:
             write_json_out(report, out)
         return report
-    report = {"task": spec.task, "checkpoint": str(spec.checkpoint)}
+    report = {"task": spec.task, "checkpoint": spec.told}
     if compare == "physics":
         variants = {str(name): spec.in_physics(name) for name in PHYSICS}
         return _compare({**report, "changes": changes}, "variants", variants, out, notify, show)
@@ -301,7 +305,7 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
             plan = Plan.of(env, settings.num_envs or NUM_ENVS, probe=settings.probe is not False)
         report = {
             "task": spec.task,
-            "checkpoint": str(spec.checkpoint),
+            "checkpoint": spec.told,
             "num_episodes": len(result.returns),
             "episodes_requested": settings.episodes,
             "metrics": {**result.summary(), **result.intervals()},
