@@ -48,8 +48,8 @@ ready() {
     [ -z "$(git status --porcelain)" ] || fail "there are changes that are not committed"
     build
     smoke
-    grep -qx '\[project.urls\]' pyproject.toml || printf '\n%s\n' "release: the wheel names no address. Add to pyproject.toml: \
-[project.urls], and below it Repository = \"$(git remote get-url origin 2>/dev/null || echo https://...)\""
+    git config --get remote.origin.url | grep -Eq '^(https://|ssh://|git@)' || printf '\n%s\n' "release: the wheel does not say \
+where the project is, because the remote 'origin' is no address on the net. Set it: git remote set-url origin https://..."
     printf '\nReady. What is left:\n    git tag -a v%s -m "GeneLab %s"\n    git push origin v%s\n' "$1" "$1" "$1"
 }
 
