@@ -100,6 +100,17 @@ def test_every_second_iteration_and_the_last_are_evaluated(
     assert bests[f"model_{spent[0]}"] is not None  # what is resumed from knows the best of its own iteration
 
 
+def test_evaluations_further_apart_than_the_training_is_long_are_remarked_upon() -> None:
+    """80 timesteps are three iterations of 8 control steps in 4 environments, and the last is less than whole."""
+    said: list[str] = []
+    agent = Sb3AgentCfg(algorithm="PPO", timesteps=80, on_policy=Sb3OnPolicyCfg(n_steps=8), **SMALL)
+    for every in (4, 3):
+        settings = EvalSettings(every=every, episodes=1)
+        train_agent(agent, f"run-{every}", evaluation=settings, overrides=_SHORT, notify=said.append)
+    remarks = [line for line in said if line.endswith("only the last is evaluated")]
+    assert remarks == ["an evaluation every 4 iterations, and this training has 3: only the last is evaluated"]
+
+
 def task_with_its_own_play_config() -> TaskCfg:
     cfg = TASKS.get(PENDULUM)
     cfg.playing.scene.env_spacing = 7.0  # as a rough task begins on other levels

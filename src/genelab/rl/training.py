@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -311,6 +312,13 @@ class Training:
         options = self.spec.evaluation
         if options is None:
             return None
+        backend, agent = self.spec.backend, self.spec.agent
+        iterations = math.ceil(backend.budget(agent) / backend.budget_per_iteration(agent, num_envs))
+        if options.every is not None and options.every > iterations:
+            self.spec.notify(
+                f"an evaluation every {options.every:,} iterations, and this training has {iterations:,}: "
+                "only the last is evaluated"
+            )
         count = min(options.num_envs or num_envs, options.episodes)
         return EvalCallback(
             env=self._judging_env(count),
