@@ -136,6 +136,7 @@ def base_env(*, lock_wheels: bool) -> ManagerBasedRlEnvCfg:
             steps=copy.deepcopy(STEPS),
             strides=copy.deepcopy(WALKING_STRIDES if lock_wheels else STRIDES),
             lead=LEAD,
+            average_s=0.5,
             noise_std=0.05,
             delay=(0, 2),
         ),
@@ -233,6 +234,7 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
         "pushes": ScheduleCfg(start=0.1, steps=6_000),
         "steps": ScheduleCfg(start=4.0, steps=9_000, curve="geometric"),
         "stance": ScheduleCfg(start=30.0, steps=9_000, curve="geometric"),
+        "clock": ScheduleCfg(start=1.0, end=0.0, begin=15_600, steps=2_400),
     }
     follow(cfg, "penalties", "lin_vel_z", "ang_vel_xy", "flat_orientation", "joint_torques", "action_rate")
     follow(cfg, "smoothness", "joint_acc")
@@ -242,9 +244,9 @@ def beginner(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     cfg.rewards["feet_phase"] = reward(
         mdp.feet_height_phase, 1.0, clock="gait", feet="feet", height=0.06, std=0.063, ground=WHEEL_RADIUS
     )
-    pay_errors(cfg, -0.75, -1.0, ScheduleCfg(start=1.0, end=0.0, begin=15_600, steps=2_400))
-    cfg.rewards["alive"] = reward(mdp.is_alive, 2.0)  # else, pushed and with all penalties, an early end is worth it
-    follow(cfg, "errors", "feet_phase", "alive")
+    follow(cfg, "clock", "feet_phase")
+    # Without `alive`, pushed and with all penalties, an early end is worth it.
+    pay_errors(cfg, -1.5, -1.5, ScheduleCfg(start=0.6, begin=9_600, steps=4_800, until=19_100), alive=3.0)
     return cfg
 
 
