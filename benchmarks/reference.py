@@ -19,7 +19,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +105,20 @@ def read_runs(root: Path, task: str) -> list[Run]:
     """All runs of a task: the shipped one, and those in `reference/`, each with all its evaluations."""
     homes = [(path, True) for path in sorted(root.glob(f"src/*/pretrained/{task}"))]
     homes += [(path, False) for path in sorted(root.glob(f"reference/{task}/*/seed_*"), key=_by_seed)]
-    found = []
+    found: list[Run] = []
     for path, shipped in homes:
-        found.append(_read_run(path, shipped))
+        run = _read_run(path, shipped)
+        ships = [i for i, one in enumerate(found) if one.shipped and _same_policy(one, run)]
+        for i in ships:
+            found[i] = replace(found[i], record=run.record, history=run.history)
+        found += [] if ships else [run]
         found += [_read_run(path, shipped, file.stem) for file in sorted(path.glob("eval-*.json"))]
     return found
+
+
+def _same_policy(shipped: Run, run: Run) -> bool:
+    """Whether a policy that ships is that of a kept run: it was judged with the same result, to the last bit."""
+    return bool(run.metrics) and (shipped.seed, shipped.metrics) == (run.seed, run.metrics)
 
 
 def _by_seed(path: Path) -> tuple[str, int]:
@@ -439,7 +448,7 @@ environments together.
 *Converged* is what was spent, in the unit of the budget, at the first evaluation while training from which on the
 mean return stayed within 1 % of the last one or above. *Training* is the time of the whole `train` command,
 *evaluation* that of `eval`, on a machine that may have been shared. *Shipped* is the policy that `genelab play TASK
---agent trained` plays.
+--agent trained` plays; where a run below is of the same policy, they have one row.
 """
 
 _PROBES = """\

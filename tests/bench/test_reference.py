@@ -90,6 +90,20 @@ def test_a_policy_that_was_judged_twice_has_two_rows(tmp_path: Path) -> None:
     assert f"| [{TASK}](#{TASK.lower()}) | 1 | 39.50 | |" in page, "the overview is of what all were judged by"
 
 
+def test_a_run_whose_policy_ships_has_one_row(tmp_path: Path) -> None:
+    shipped = tmp_path / "src" / "genelab_x" / "pretrained" / TASK
+    write(shipped / "eval.json", evaluation(39.5))
+    write(shipped / "params" / "agent.json", {"seed": 1, "max_iterations": 20})
+    for seed in (1, 2):
+        home = tmp_path / "reference" / TASK / "2026-01-02" / f"seed_{seed}"
+        write(home / "eval.json", evaluation(39.5))
+        write(home / "run.json", {"wall_seconds": 12.0 + seed, "command": f"genelab train T --seed {seed}"})
+    lines = section(reference.render(tmp_path))
+    assert lines[2] == "| 1, shipped | 39.500 | 0.500 | 1000.0 | | 20 iterations | | 13 s | 12.3 s | |"
+    assert lines[3] == "| 2 | 39.500 | 0.500 | 1000.0 | | | | 14 s | 12.3 s | |"
+    assert lines[6].startswith("- the shipped policy, seed 2: `genelab train T --seed S`;")
+
+
 def test_the_protocol_of_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (reference.ROOT / reference.PAGE).read_text(encoding="utf-8")
     script = text.split("## How to make them again")[1].split("```sh\n")[1].split("```")[0]
