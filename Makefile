@@ -6,6 +6,10 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Said before an installation: plain pip takes the CUDA build of torch, gigabytes that a machine without a GPU does not use.
+CPU_BUILD = command -v nvidia-smi > /dev/null || test -n "$$PIP_EXTRA_INDEX_URL" || \
+	echo "Without an NVIDIA GPU, the CPU build of torch saves gigabytes: export PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
+
 .PHONY: help setup demo walk test quick coverage check docs docs-live format bench reference clean
 
 help: ## Show what can be made
@@ -14,6 +18,7 @@ help: ## Show what can be made
 # The command alone, enough for `make demo`.
 $(VENV)/.base: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(CPU_BUILD)
 	@echo "Installing genelab into $(VENV) ..."
 	$(PIP_INSTALL) -e .
 	@touch $@
@@ -21,6 +26,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 # With every extra and the development tools.
 $(VENV)/.all: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(CPU_BUILD)
 	@echo "Installing genelab with all extras into $(VENV); this takes some minutes ..."
 	$(PIP_INSTALL) -e '.[all,dev]'
 	@touch $(VENV)/.base $@
@@ -41,6 +47,7 @@ demo: $(VENV)/.base ## Train the inverted pendulum to solved, evaluate and expor
 # The command and its web page.
 $(VENV)/.viewer: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(CPU_BUILD)
 	@echo "Installing genelab and its web page into $(VENV) ..."
 	$(PIP_INSTALL) -e '.[viewer]'
 	@touch $(VENV)/.base $@
