@@ -300,9 +300,6 @@ def rough_env() -> ManagerBasedRlEnvCfg:
     gait = cfg.commands["gait"]
     assert isinstance(gait, GaitClockCfg)
     gait.threshold = -1.0  # a foot on an edge has to step, also where the robot is to stay
-    script = cfg.actions["joint_pos"]
-    assert isinstance(script, ScriptedJointPositionActionCfg)
-    script.average_s = 0.0  # as its policy learned it
     for name, weight in (("foot_clearance", -0.5), ("foot_swing_height", -0.25)):
         cfg.rewards[name].weight = weight
     return cfg
