@@ -49,7 +49,7 @@ _OF_A_MACHINE = ("pid", "host", "resumed_with")
 """What `run.json` says that is no part of a result."""
 _NUM_ENVS = 64
 """How many environments runs are judged in, unless the page says otherwise."""
-_OF_A_PLACE = ("--log-dir", "--env.simulation.threads", "--agent.demo_path")
+_OF_A_PLACE = ("--log-dir", "--env.simulation.threads")
 """Words of a command that tell where it ran."""
 
 
@@ -359,7 +359,7 @@ def collect(source: Path, root: Path = ROOT) -> list[Path]:
 
 
 def tidy_command(command: str) -> str:
-    """A training's command line without what only tells where it ran."""
+    """A training's command line without what only tells where it ran; of files elsewhere the name is left."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -373,7 +373,8 @@ def tidy_command(command: str) -> str:
         elif word in _OF_A_PLACE:
             skip = True
         elif word.partition("=")[0] not in _OF_A_PLACE:
-            kept.append(word)
+            name, equals, value = word.rpartition("=")
+            kept.append(name + equals + (Path(value).name if Path(value).is_absolute() else value))
     return shlex.join(["genelab", *kept])
 
 
