@@ -34,13 +34,14 @@ def walker(
     strides: dict[str, Any] | None = None,
     spread: dict[str, Any] | None = None,
     average_s: float = 0.0,
+    lead: float = 0.0,
     **settings: Any,
 ) -> ManagerBasedRlEnv:
     """Two legs half a period apart at 12.5 Hz: a period is eight control steps of 0.01 s."""
     command = VelocityCommandCfg(lin_vel_x=(1.0, 1.0), lin_vel_y=(0.0, 0.0), ang_vel_z=(0.0, 0.0))
     clock = GaitClockCfg(frequency=12.5, offsets={"left_leg": 0.0, "right_leg": 0.5})
     action = ScriptedJointPositionActionCfg(
-        scale=0.1, steps=STEPS, strides=strides or {}, spread=spread or {}, share=share, average_s=average_s
+        scale=0.1, steps=STEPS, strides=strides or {}, spread=spread or {}, share=share, average_s=average_s, lead=lead
     )
     return make_env(commands={"twist": command, "gait": clock}, actions={"legs": action}, **settings)
 
@@ -231,6 +232,27 @@ def test_a_policy_is_judged_above_as_much_of_the_script_as_it_was_trained_for(ma
     check_transforms(saved, walker(make_env, 0.2), Path("policy.pt"))
     with pytest.raises(UsageError, match=r"share 0.2, here 1: pass `env.actions.legs.share=0.2`"):
         check_transforms(saved, walker(make_env), Path("policy.pt"))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"average_s": 0.04}, r"frames 1, here 4: `env.actions.legs.average_s` is that many control steps of 0.01 s"),
+        ({"lead": 0.1}, r"lead 0, here 0.1: pass `env.actions.legs.lead=0`"),
+        (
+            {"strides": {"left_leg": {"left": (0.1, 0.0, 0.0)}}},
+            r"strides .* for left_leg: give env.actions.legs.strides",
+        ),
+        ({"spread": {"right": (0.1, 0.0, 0.0)}}, r"spread .*: give env.actions.legs.spread what it had in training"),
+    ],
+)
+def test_a_policy_is_judged_above_the_script_that_it_was_trained_with(
+    make_env: MakeEnv, other: dict[str, Any], message: str
+) -> None:
+    saved = transforms_of(walker(make_env))
+    check_transforms(saved, walker(make_env), Path("policy.pt"))
+    with pytest.raises(UsageError, match=message):
+        check_transforms(saved, walker(make_env, **other), Path("policy.pt"))
 
 
 def test_metadata_tell_the_script(make_env: MakeEnv) -> None:

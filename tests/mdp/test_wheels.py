@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +14,12 @@ from tensordict import TensorDict
 
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
-from genelab.errors import ConfigError
+from genelab.errors import ConfigError, UsageError
 from genelab.managers import ObservationGroupCfg, SceneEntityCfg, ScheduleCfg, obs
 from genelab.managers.base import select
 from genelab.mdp import RollingActionCfg, VelocityCommandCfg, augment
 from genelab.rl.export_metadata import describe_actions
-from genelab.rl.transforms import transforms_of
+from genelab.rl.transforms import check_transforms, transforms_of
 from genelab.scene import ArticulationCfg, ImplicitVelocityActuatorCfg, SceneCfg, mjcf_text
 from genelab.sim import SimulationCfg
 
@@ -113,8 +114,13 @@ def test_rolling_may_fade() -> None:
     assert isinstance(action, RollingActionCfg)
     assert (action.share, action.schedule) == (0.5, None)
     env = ManagerBasedRlEnv(cfg)
-    assert transforms_of(env)["env.actions.wheels.share"] == 0.5
+    saved = transforms_of(env)
+    assert saved["env.actions.wheels.share"] == 0.5
     env.close()
+    other = ManagerBasedRlEnv(cart_cfg(share=0.5, rolls={"left_wheel": (5.0, 0.0, 0.0)}))
+    with pytest.raises(UsageError, match=r"rolls .*: give env.actions.wheels.rolls what it had in training"):
+        check_transforms(saved, other, Path("policy.pt"))
+    other.close()
 
 
 def test_a_row_of_another_width_is_refused() -> None:

@@ -126,7 +126,9 @@ class ActionTerm(Stateful):
 
     def is_per_joint(self, value: Any) -> bool:
         """Whether a transform is a number for each of the joints."""
-        return isinstance(value, dict) and bool(value) and list(value) == list(self.joint_names)
+        if not isinstance(value, dict) or not value or list(value) != list(self.joint_names):
+            return False
+        return not any(isinstance(one, list) for one in value.values())
 
     def meaning(self) -> Meaning:
         """What its columns are, before anything is done with them."""

@@ -73,7 +73,10 @@ class RollingAction(JointVelocityAction):
 
     def transforms(self) -> dict[str, Any]:
         # As of a scripted step: what is left of the rolling in the end.
-        return {**self.linear(), "share": self.cfg.share * self.env.schedules.end(self.cfg.schedule)}
+        return {**super().transforms(), "share": self.cfg.share * self.env.schedules.end(self.cfg.schedule)}
+
+    def remedies(self) -> dict[str, str]:
+        return {**super().remedies(), "rolls": f"give env.actions.{self.name}.rolls what it had in training"}
 
     def settings(self) -> dict[str, Any]:
         return {

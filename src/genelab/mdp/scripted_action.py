@@ -112,7 +112,13 @@ class ScriptedJointPositionAction(JointPositionAction):
 
     def transforms(self) -> dict[str, Any]:
         # A script may fade: what is left of it in the end is what a policy is judged above.
-        return {**self.linear(), "share": self.cfg.share * self.env.schedules.end(self.cfg.schedule)}
+        return {**super().transforms(), "share": self.cfg.share * self.env.schedules.end(self.cfg.schedule)}
+
+    def remedies(self) -> dict[str, str]:
+        here = f"env.actions.{self.name}"
+        told = {key: f"give {here}.{key} what it had in training" for key in ("steps", "strides", "spread")}
+        seconds = f"`{here}.average_s` is that many control steps of {self.env.step_dt:g} s"
+        return {**super().remedies(), **told, "frames": seconds}
 
     def settings(self) -> dict[str, Any]:
         feet = self.clock.foot_names
