@@ -49,7 +49,10 @@ _OF_A_MACHINE = ("pid", "host", "resumed_with")
 """What `run.json` says that is no part of a result."""
 _NUM_ENVS = 64
 """How many environments runs are judged in, unless the page says otherwise."""
-_OF_A_PLACE = ("--log-dir", "--env.simulation.threads")
+_TOLD = ("genelab", "mujoco", "torch")
+"""Whose versions the page has."""
+_THREADS = "env.simulation.threads="
+_OF_A_PLACE = ("--log-dir",)
 """Words of a command that tell where it ran."""
 
 
@@ -228,7 +231,9 @@ def _hardware(record: Mapping[str, Any]) -> str:
     found = record.get("hardware") or {}
     if not found:
         return ""
-    return ", ".join([f"{found.get('cores', '?')} × {found.get('cpu', '?')}", *(found.get("gpus") or [])])
+    used = [word.partition("=")[2] for word in record.get("overrides") or () if word.startswith(_THREADS)]
+    threads = [f"{used[-1]} thread" + "s" * (used[-1] != "1")] if used and used[-1] != "0" else []
+    return ", ".join([f"{found.get('cores', '?')} × {found.get('cpu', '?')}", *threads, *(found.get("gpus") or [])])
 
 
 def _remarks(root: Path, task: str, runs: Sequence[Run]) -> Iterator[str]:
@@ -238,7 +243,7 @@ def _remarks(root: Path, task: str, runs: Sequence[Run]) -> Iterator[str]:
         who = ("the shipped policy" if run.shipped else f"seed {run.seed}") + (f" on {run.again}" if run.again else "")
         words = []
         if command := run.record.get("command"):
-            words.append(f"`{_without_seed(command)}`" + _commit(run.record))
+            words.append(f"`{_without_seed(command)}`" + _commit(run.record) + _trained_with(run))
         elif run.shipped and (run.path / "README.md").is_file():
             words.append(f"trained as [its README](../{run.path.relative_to(root).as_posix()}/README.md) tells")
         if run.evaluation:
@@ -253,8 +258,22 @@ def _remarks(root: Path, task: str, runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _commit(record: Mapping[str, Any]) -> str:
-    commit = str((record.get("git") or {}).get("commit") or "")
-    return f" at commit {commit[:7]}" if commit else ""
+    git = record.get("genelab_git") or record.get("git") or {}
+    commit = str(git.get("commit") or "")
+    return f" at commit {commit[:7]}" + " (with uncommitted changes)" * bool(git.get("dirty")) if commit else ""
+
+
+def _trained_with(run: Run) -> str:
+    """The versions of the training, if they are not those of the evaluation."""
+    versions, judged = run.record.get("versions"), run.evaluation.get("versions")
+    if not versions or (judged and all(versions.get(name) == judged.get(name) for name in _TOLD)):
+        return ""
+    return _with(versions)
+
+
+def _with(versions: Mapping[str, Any]) -> str:
+    told = [f"{name} {versions[name]}" for name in _TOLD if versions.get(name)]
+    return f" with {', '.join(told)}" if told else ""
 
 
 def _without_seed(command: str) -> str:
@@ -262,12 +281,9 @@ def _without_seed(command: str) -> str:
 
 
 def _judged(evaluation: Mapping[str, Any]) -> str:
-    versions = evaluation.get("versions") or {}
-    names = [name for name in ("genelab", "mujoco", "torch") if versions.get(name)]
     text = f"{evaluation.get('num_episodes', '?')} episodes on {evaluation.get('engine', '?')}"
     text += f" on {str(evaluation.get('evaluated_at', '?'))[:10]}"
-    if names:
-        text += f" with {', '.join(f'{name} {versions[name]}' for name in names)}"
+    text += _with(evaluation.get("versions") or {})
     if overrides := _otherwise(evaluation):
         text += f", {' '.join(f'`{word}`' for word in overrides)}"
     return text
@@ -275,7 +291,7 @@ def _judged(evaluation: Mapping[str, Any]) -> str:
 
 def _otherwise(evaluation: Mapping[str, Any]) -> list[str]:
     """What it was judged with besides; threads change no number."""
-    words = [word for word in evaluation.get("overrides") or () if not word.startswith("env.simulation.threads=")]
+    words = [word for word in evaluation.get("overrides") or () if not word.startswith(_THREADS)]
     count = evaluation.get("num_envs", _NUM_ENVS)
     return words if count == _NUM_ENVS else [f"--num-envs {count}", *words]
 

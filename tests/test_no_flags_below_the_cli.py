@@ -37,7 +37,7 @@ COMMAND_LINES = {
         "--seed",
     },  # words for each seed's training
     "genelab/rl/nan_guard.py": {"--", "--import=", "--replay"},  # the whole command that shows a NaN again
-    "genelab/rl/provenance.py": {"--abbrev-ref", "--porcelain"},  # words for git
+    "genelab/rl/provenance.py": {"--abbrev-ref", "--porcelain", "--error-unmatch"},  # words for git
     "genelab/rl/sweep/search.py": {"--", "--log-dir"},  # words for each trial's training
     "genelab/rl/sweep/space.py": {"--"},  # reads the words of a command line
     "genelab/rl/targets/hub.py": {"--help"},  # a command in the README of an export

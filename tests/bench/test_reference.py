@@ -58,6 +58,8 @@ def test_runs_and_published_numbers_stand_in_one_table(tmp_path: Path) -> None:
     record: dict[str, Any] = {"budget": 20, "unit": "iterations", "num_envs": 256, "wall_seconds": 12.0, "seed": 2}
     record |= {
         "hardware": {"cpu": "EPYC", "cores": 2, "gpus": []},
+        "overrides": ["env.simulation.threads=1"],
+        "versions": {"genelab": "0.0.9", "numpy": "2.0"},
         "command": "genelab train T --eval-every=2 --seed 2",
     }
     write(home / "seed_2" / "run.json", record)
@@ -65,10 +67,12 @@ def test_runs_and_published_numbers_stand_in_one_table(tmp_path: Path) -> None:
     write(home / "seed_2" / "evaluations.json", curve)
     write(home / "seed_10" / "eval.json", "no JSON at all")
     lines = section(reference.render(tmp_path))
-    assert lines[2] == "| 2 | 39.500 | 0.500 | 1000.0 | | 20 iterations × 256 | 8 | 12 s | 12.3 s | 2 × EPYC |"
+    assert (
+        lines[2] == "| 2 | 39.500 | 0.500 | 1000.0 | | 20 iterations × 256 | 8 | 12 s | 12.3 s | 2 × EPYC, 1 thread |"
+    )
     assert lines[3:6] == ["| 10 | | | | | | | | | |", "| 1 | | | | | | | | | |", "| 3 | | | | | | | | | |"]
     assert lines[6] == "| published, 1 | 39.977 | 0.002 | 1000.0 | | 150 | | train | eval | hardware |"
-    command = "`genelab train T --eval-every=2 --seed S`"
+    command = "`genelab train T --eval-every=2 --seed S` with genelab 0.0.9"
     assert lines[8] == f"- seed 2: {command}; 100 episodes on mujoco on 2026-01-02 with genelab 0.1.0"
 
 
@@ -78,13 +82,17 @@ def test_a_policy_that_was_judged_twice_has_two_rows(tmp_path: Path) -> None:
     write(home / "eval-a-low-ceiling.json", evaluation(30.0, num_envs=8, overrides=["env.x=1"]))
     write(
         home / "run.json",
-        {"git": {"commit": "0123456789abcdef", "dirty": False}, "command": "genelab train T --seed 1"},
+        {
+            "git": {"commit": "ofwhereitwasstarted", "dirty": False},
+            "genelab_git": {"commit": "0123456789abcdef", "dirty": True},
+            "command": "genelab train T --seed 1",
+        },
     )
     page = reference.render(tmp_path)
     lines = section(page)
     assert lines[2].startswith("| 1 | 39.500 |")
     assert lines[3].startswith("| 1, a low ceiling* | 30.000 |")
-    command = "`genelab train T --seed S` at commit 0123456"
+    command = "`genelab train T --seed S` at commit 0123456 (with uncommitted changes)"
     assert lines[7] == f"- seed 1: {command}; 100 episodes on mujoco on ?"
     assert lines[8] == f"- seed 1 on a low ceiling: {command}; 100 episodes on mujoco on ?, `--num-envs 8` `env.x=1`"
     assert f"| [{TASK}](#{TASK.lower()}) | 1 | 39.50 | |" in page, "the overview is of what all were judged by"
@@ -154,7 +162,7 @@ def test_what_is_kept_of_a_run_names_no_machine(tmp_path: Path) -> None:
     (kept,) = reference.collect(source, tmp_path)
     assert kept == tmp_path / "reference" / TASK / "2026-01-02" / "seed_1"
     assert sorted(path.name for path in kept.iterdir()) == ["eval.json", "run.json"]
-    kept_words = "--eval-every=2 --agent.demo_path=d.npz --seed 1"
+    kept_words = "--eval-every=2 --agent.demo_path=d.npz --env.simulation.threads=1 --seed 1"
     assert json.loads((kept / "run.json").read_text())["command"] == f"genelab train {TASK} {kept_words}"
     assert "me" not in "".join(path.read_text() for path in kept.iterdir()).replace("metrics", "").replace("mean", "")
     with pytest.raises(UsageError, match=r"has no seed_<S>/run\.json"):

@@ -237,7 +237,7 @@ def test_a_policy_is_judged_above_as_much_of_the_script_as_it_was_trained_for(ma
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"average_s": 0.04}, r"frames 1, here 4: `env.actions.legs.average_s` is that many control steps of 0.01 s"),
+        ({"average_s": 0.04}, r"frames 1, here 4: pass `env.actions.legs.average_s=0`"),
         ({"lead": 0.1}, r"lead 0, here 0.1: pass `env.actions.legs.lead=0`"),
         (
             {"strides": {"left_leg": {"left": (0.1, 0.0, 0.0)}}},
@@ -253,6 +253,9 @@ def test_a_policy_is_judged_above_the_script_that_it_was_trained_with(
     check_transforms(saved, walker(make_env), Path("policy.pt"))
     with pytest.raises(UsageError, match=message):
         check_transforms(saved, walker(make_env, **other), Path("policy.pt"))
+    past = transforms_of(walker(make_env, average_s=0.04))
+    with pytest.raises(UsageError, match=r"frames 4, here 1: pass `env.actions.legs.average_s=0.04`"):
+        check_transforms(past, walker(make_env), Path("policy.pt"))
 
 
 def test_metadata_tell_the_script(make_env: MakeEnv) -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import genelab
 from genelab.cli.main import run
 from genelab.errors import GenelabError, UsageError
 from genelab.rl import resume_task, train_task
 from genelab.rl.monitor import Progress
+from genelab.rl.provenance import genelab_revision
 from genelab.rl.run import LOCK_FILE, Lock, RunDirectory
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
@@ -132,3 +134,27 @@ def test_a_directory_that_goes_is_not_made_again(tmp_path: Path, rename: bool) -
         train_task(TASK, num_envs=4, max_iterations=50, seed=1, log_dir=path, report=take_away)
     assert not path.is_dir()
     assert RunDirectory(tmp_path / "moved").read()["status"] == "interrupted"
+
+
+def test_the_revision_of_genelab_is_that_of_its_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=me", "-c", "user.email=me@example.org")
+        return subprocess.run(
+            ["git", *who, *words], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    source = tmp_path / "src" / "genelab" / "__init__.py"
+    source.parent.mkdir(parents=True)
+    source.touch()
+    monkeypatch.setattr(genelab, "__file__", str(source))
+    assert genelab_revision() is None
+    git("init", "-b", "main")
+    git("commit", "--allow-empty", "-m", "one")
+    assert genelab_revision() is None, "a copy that lies in another project's checkout is not of its revision"
+    git("add", ".")
+    git("commit", "-m", "two")
+    assert genelab_revision() == {"commit": git("rev-parse", "HEAD"), "branch": "main", "dirty": False}
+    (tmp_path / "more").touch()
+    revision = genelab_revision()
+    assert revision is not None
+    assert revision["dirty"] is True

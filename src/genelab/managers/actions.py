@@ -104,9 +104,9 @@ class ActionTerm(Stateful):
         """
         return self.settings()
 
-    def remedies(self) -> dict[str, str]:
-        """What to do about transforms that no option sets by itself."""
-        return {}
+    def remedy(self, key: str, trained: Any) -> str | None:
+        """How to get a transform to what it was in training, where no option of its name does."""
+        return None
 
     def metadata(self) -> dict[str, Any]:
         """What it does with its columns, for whoever rebuilds it on a robot; numbers per joint are lists."""

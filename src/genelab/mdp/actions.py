@@ -138,11 +138,11 @@ class JointPositionAction(JointAction):
         if cfg.use_default_offset:
             self.offset = self.offset + self.robot.default_joint_pos[0, self.joint_ids]
 
-    def remedies(self) -> dict[str, str]:
+    def remedy(self, key: str, trained: Any) -> str | None:
         """An offset on top of the default pose cannot be told from the pose."""
-        if not self.cfg.use_default_offset:
-            return {}
-        return {"offset": f"make env.actions.{self.name}.offset and the robot's default pose add up to that"}
+        if key == "offset" and self.cfg.use_default_offset:
+            return f"make env.actions.{self.name}.offset and the robot's default pose add up to that"
+        return super().remedy(key, trained)
 
     def _wanted(self, action: Tensor) -> Tensor:
         wanted = super()._wanted(action)

@@ -75,8 +75,10 @@ class RollingAction(JointVelocityAction):
         # As of a scripted step: what is left of the rolling in the end.
         return {**super().transforms(), "share": self.cfg.share * self.env.schedules.end(self.cfg.schedule)}
 
-    def remedies(self) -> dict[str, str]:
-        return {**super().remedies(), "rolls": f"give env.actions.{self.name}.rolls what it had in training"}
+    def remedy(self, key: str, trained: Any) -> str | None:
+        if key == "rolls":
+            return f"give env.actions.{self.name}.rolls what it had in training"
+        return super().remedy(key, trained)
 
     def settings(self) -> dict[str, Any]:
         return {

@@ -114,11 +114,13 @@ class ScriptedJointPositionAction(JointPositionAction):
         # A script may fade: what is left of it in the end is what a policy is judged above.
         return {**super().transforms(), "share": self.cfg.share * self.env.schedules.end(self.cfg.schedule)}
 
-    def remedies(self) -> dict[str, str]:
+    def remedy(self, key: str, trained: Any) -> str | None:
         here = f"env.actions.{self.name}"
-        told = {key: f"give {here}.{key} what it had in training" for key in ("steps", "strides", "spread")}
-        seconds = f"`{here}.average_s` is that many control steps of {self.env.step_dt:g} s"
-        return {**super().remedies(), **told, "frames": seconds}
+        if key == "frames":
+            return f"pass `{here}.average_s={0.0 if trained == 1 else trained * self.env.step_dt:g}`"
+        if key in ("steps", "strides", "spread"):
+            return f"give {here}.{key} what it had in training"
+        return super().remedy(key, trained)
 
     def settings(self) -> dict[str, Any]:
         feet = self.clock.foot_names

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import genelab
 from genelab.rl.backends.registry import BACKENDS
 from genelab.sim import ENGINES
 
@@ -25,11 +26,11 @@ def versions() -> dict[str, str | None]:
 
 
 def hardware() -> dict[str, Any]:
-    """The machine."""
+    """The machine, and how many threads torch takes of it, which decides how sums are rounded."""
     import torch
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return {"cpu": cpu_name(), "cores": os.cpu_count(), "gpus": gpus}
+    return {"cpu": cpu_name(), "cores": os.cpu_count(), "gpus": gpus, "torch_threads": torch.get_num_threads()}
 
 
 def cpu_name() -> str:
@@ -43,15 +44,29 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def git_revision() -> dict[str, Any] | None:
-    """Commit and branch where the run was started, and whether there were changes; None where git does not tell."""
+def git_revision(directory: Path | None = None) -> dict[str, Any] | None:
+    """Commit and branch of a directory, by default the one where the run was started, and whether there were changes.
+
+    None where git does not tell.
+    """
     try:
-        commit = _git("rev-parse", "HEAD")
-        branch = _git("rev-parse", "--abbrev-ref", "HEAD")
-        return {"commit": commit, "branch": branch, "dirty": bool(_git("status", "--porcelain"))}
+        commit = _git(directory, "rev-parse", "HEAD")
+        branch = _git(directory, "rev-parse", "--abbrev-ref", "HEAD")
+        return {"commit": commit, "branch": branch, "dirty": bool(_git(directory, "status", "--porcelain"))}
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+def genelab_revision() -> dict[str, Any] | None:
+    """The revision of the checkout that genelab runs from; None if it is an installed copy."""
+    package = Path(genelab.__file__)
+    try:
+        _git(package.parent, "ls-files", "--error-unmatch", package.name)  # a copy may lie inside another checkout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return git_revision(package.parent)
+
+
+def _git(directory: Path | None, *words: str) -> str:
+    command = ["git", *words]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from genelab.config import atomic_write_text, dump_json, expect, read_json
 from genelab.config.files import remove_leftovers, temporary_name
 from genelab.errors import GenelabError, UsageError
-from genelab.rl.provenance import git_revision, hardware, versions
+from genelab.rl.provenance import genelab_revision, git_revision, hardware, versions
 
 Status = Literal["running", "completed", "interrupted", "failed"]
 LOCK_FILE = ".lock"
@@ -46,6 +46,7 @@ RECORD: dict[str, Any] = {
     "versions": dict[str, str | None] | None,
     "hardware": dict[str, str | int | list[str]] | None,
     "git": dict[str, str | bool] | None,
+    "genelab_git": dict[str, str | bool] | None,
 }
 """What `run.json` says, as far as anything reads it."""
 
@@ -250,6 +251,7 @@ class RunDirectory:
             "versions": versions(),
             "hardware": hardware(),
             "git": git_revision(),
+            "genelab_git": genelab_revision(),
         }
         self._write()
 

@@ -104,8 +104,8 @@ def _per_joint(*values: Any) -> list[dict[str, Any]]:
 def _remedy(name: str, value: Any, env: ManagerBasedEnv) -> str:
     """What to type, or what else to do where the term knows better."""
     _, kind, term, *_, key = name.split(".")
-    remedies = env.action_manager.terms[term].remedies() if kind == "actions" else {}
-    return remedies.get(key) or f"pass `{name}={_text(value)}`"
+    better = env.action_manager.terms[term].remedy(key, value) if kind == "actions" else None
+    return better or f"pass `{name}={_text(value)}`"
 
 
 def _close(a: Any, b: Any) -> bool:
