@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from genelab import TASKS
+from genelab import TASKS, mdp, scene
 from genelab.cli.main import run
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
 from genelab.managers import ObservationTermCfg
 from genelab.mdp.mirror import group_image
 from genelab.rl.config import RslRlOnPolicyRunnerCfg, RslRlRndCfg, RslRlSymmetryCfg
+from genelab.scene import SensorCfg
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,6 +42,40 @@ def test_the_task_of_the_guide_plays(
     command = ["play", "My-Slider-v0", "--import", "my_tasks.py", "--agent", "random", "--steps", "260"]
     assert run(command) == 0
     assert "1 episode ended" in capfd.readouterr().out
+
+
+def test_the_sensors_of_the_guide_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/write-a-task.md").read_text(), re.DOTALL)
+    (tmp_path / "my_feet.py").write_text(next(block for block in blocks if "My-Feet-v0" in block))
+    monkeypatch.chdir(tmp_path)
+    command = ["play", "My-Feet-v0", "--import", "my_feet.py", "--agent", "zero", "--steps", "250"]
+    assert run(command) == 0
+    assert "1 episode ended" in capfd.readouterr().out
+    env = ManagerBasedRlEnv(rl_cfg("My-Feet-v0", play=True))
+    env.reset(seed=0)
+    for _ in range(50):
+        env.step(env.action_manager.action)
+    told = env.observation_manager.compute()["policy"]
+    contact, height, scan = told[0, -195:-191], told[0, -191:-187], told[0, -187:]
+    assert contact.tolist() == [1.0] * 4  # it stands,
+    assert height.abs().max() < 0.05  # with its feet on the ground,
+    torch.testing.assert_close(scan, env.robot.root_pos_w[:, 2].expand(187))  # and its trunk above a plane
+    monkeypatch.delitem(sys.modules, "my_feet", raising=False)
+
+
+def test_the_table_of_sensors_has_every_sensor_and_only_readings_and_terms_that_there_are() -> None:
+    text = (ROOT / "docs/write-a-task.md").read_text()
+    rows = re.findall(r"^\| `(\w+Cfg)` \| (.+) \| (.+) \|$", text.partition("## Sensors")[2], re.MULTILINE)
+    things = {name: getattr(scene, name) for name in scene.__all__ if name != "SensorCfg"}
+    sensors = {name for name, thing in things.items() if isinstance(thing, type) and issubclass(thing, SensorCfg)}
+    assert {config for config, _, _ in rows} == sensors
+    for config, readings, terms in rows:
+        sensor = getattr(scene, config.removesuffix("Cfg"))
+        known = {*dir(sensor), *sensor.__annotations__, *(field.name for field in fields(getattr(scene, config)))}
+        assert set(re.findall(r"`(\w+)`", readings)) <= known
+        assert all(hasattr(mdp, term) for term in re.findall(r"`(\w+)`", terms))
 
 
 def test_the_term_of_the_guide_remembers() -> None:

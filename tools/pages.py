@@ -6,6 +6,7 @@ A link that leaves docs/ works in the repository; on the site the file it points
 from __future__ import annotations
 
 import ast
+import logging
 import os
 import posixpath
 import re
@@ -23,18 +24,63 @@ sys.path.insert(0, str(ROOT / "src"))
 MOVED = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """Pages of the repository that have a name of their own on the site."""
 REFERENCE = {
-    "terms": ("Terms", ("genelab.mdp",)),
-    "managers": ("Managers and rows", ("genelab.managers",)),
-    "scene": ("Scene", ("genelab.scene", "genelab.scene.sensors", "genelab.scene.terrains")),
-    "simulation": ("Simulation and engines", ("genelab.sim",)),
-    "envs": ("Environments", ("genelab.envs", "genelab.gym")),
-    "agents": ("Agents", ("genelab.rl.config", "genelab.rl.backends")),
-    "python": ("Train, judge, export, play", ("genelab.rl", "genelab.viewer", "genelab.motion", "genelab.bench")),
-    "config": ("Configs and overrides", ("genelab.config", "genelab.testing")),
-    "launch": ("Many seeds, many processes", ("genelab.rl.launch.seeds", "genelab.rl.launch.ranks")),
+    "terms": (
+        "Terms",
+        "The terms that a task is put together from: actions, commands, curricula, events, observations, rewards and "
+        "terminations. A task writes `func=mdp.joint_pos_rel`: everything that can stand there has its name in "
+        "`genelab.mdp`.",
+        ("genelab.mdp",),
+    ),
+    "managers": (
+        "Managers and rows",
+        "Each manager runs the terms of one part of the MDP, and a row is the config of one term.",
+        ("genelab.managers",),
+    ),
+    "scene": (
+        "Scene",
+        "What is in the world: robots and objects, actuators, ground and sensors.",
+        ("genelab.scene", "genelab.scene.sensors", "genelab.scene.terrains"),
+    ),
+    "simulation": (
+        "Simulation and engines",
+        "The settings of the physics, and the engines that step it.",
+        ("genelab.sim",),
+    ),
+    "envs": (
+        "Environments",
+        "The environments that a config or a task's id gives, and the same as Gymnasium's.",
+        ("genelab.envs", "genelab.gym"),
+    ),
+    "agents": (
+        "Agents",
+        "The agent configs of rsl_rl, skrl, Stable-Baselines3 and rl-games, and what a backend for another library "
+        "is made of.",
+        ("genelab.rl.config", "genelab.rl.backends"),
+    ),
+    "python": (
+        "Train, judge, export, play",
+        "What `genelab train`, `eval`, `export`, `play`, `motion` and `benchmark` do, as functions and classes to use "
+        "from Python.",
+        ("genelab.rl", "genelab.viewer", "genelab.motion", "genelab.bench"),
+    ),
+    "config": (
+        "Configs and overrides",
+        "How configs are checked, overridden, saved and registered as tasks, and the tests that a third party runs "
+        "against an engine or a library of its own.",
+        ("genelab.config", "genelab.testing"),
+    ),
+    "launch": (
+        "Many seeds, many processes",
+        "The functions behind `genelab train --seeds`, `--gpus` and `--ranks`.",
+        ("genelab.rl.launch.seeds", "genelab.rl.launch.ranks"),
+    ),
     "bundled": (
-        "Configs of the bundled tasks",
+        "Terms and configs of the bundled tasks",
+        "What the bundled tasks bring with them: terms, commands, actions and configs. Their other terms are those of "
+        "`genelab.mdp`.",
         (
+            "genelab_pendulum.common",
+            "genelab_pendulum.double_pendulum",
             "genelab_pendulum.memory",
             "genelab_franka.pick_place",
             "genelab_showcase.rubiks",
@@ -42,9 +88,16 @@ REFERENCE = {
         ),
     ),
 }
-"""Pages of the reference: their titles, and the packages whose public names they have."""
-PLACES = {"reference-runs.md": "Tasks"}
-"""Sections of pages that `nav` does not name, where it is not the guides."""
+"""Pages of the reference: title, what is on it, and the packages whose public names it has."""
+ABOUT = {
+    "commands/motion.md": "Convert, check and play motions for a robot to follow.",
+    "contributing.md": "How to run the tests, and how to add a task, an engine, an RL library or a sensor to the "
+    "repository.",
+    "manipulation.md": "A Franka arm learns to pick up a cube and to bring it to a goal, with hindsight experience "
+    "replay and demonstrations.",
+}
+"""What llms.txt says of pages whose first sentence does not say what they are about."""
+LOG = logging.getLogger("mkdocs.hooks.pages")
 LINK = re.compile(r"(?P<open>!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")
 SOURCE = re.compile(r"(?P<open>(?:src|poster)=\")(?P<target>[^\"#]+)(?P<anchor>)\"")
 
@@ -83,8 +136,9 @@ def command_pages() -> dict[str, str]:
             pages[path] += f"## genelab {name}\n\n"
         pages[path] += command_text(command, context)
     head = (
-        "# Commands\n\nEvery verb takes `--help`. `-` and `_` are the same in option names, task ids are matched in "
-        "any case, and `--a.b.c VALUE`, `--a.b.c=VALUE` and `a.b.c=VALUE` are the same override of a config. The exit "
+        "# Commands\n\nEvery verb of `genelab`, with its usage and its options. Every verb takes `--help`. `-` and `_` "
+        "are the same in option names, task ids are matched in any case, and `--a.b.c VALUE`, `--a.b.c=VALUE` and "
+        "`a.b.c=VALUE` are the same override of a config. The exit "
         "code is 0, 1 for a run that failed, 2 for bad input and 130 for one that was interrupted.\n\n"
         "These pages are made from the code.\n\n| command | what it does |\n|---|---|\n"
     )
@@ -150,8 +204,9 @@ def public_names(package: str) -> dict[str, list[str]]:
     homes: dict[str, list[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("genelab."):
-            names = [alias.name for alias in node.names if alias.name in (public or ())]
-            homes.setdefault(node.module, []).extend(name for name in names if name not in homes.get(node.module, []))
+            for name in (alias.name for alias in node.names if alias.name in (public or ())):
+                known = homes.setdefault(_home_of(name, node.module), [])
+                known += [name] if name not in known else []
     own = [
         node.name
         for node in tree.body
@@ -162,23 +217,35 @@ def public_names(package: str) -> dict[str, list[str]]:
     return {module: names for module, names in {**homes, package: own}.items() if names}
 
 
+def _home_of(name: str, module: str) -> str:
+    """The module that has a name which a package passes on."""
+    if (ROOT / "src" / Path(*module.split("."))).is_dir():
+        for node in tree_of(module).body:
+            if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
+                return _home_of(name, node.module)
+    return module
+
+
 def _is_all(node: ast.Assign) -> bool:
     return isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
 
 
 def reference_pages() -> dict[str, str]:
     """A page for each topic of the reference, with an order to mkdocstrings for each module."""
-    rows = [f"| [{title}]({name}.md) | `{'`, `'.join(packages)}` |" for name, (title, packages) in REFERENCE.items()]
+    rows = [
+        f"| [{title}]({name}.md) | {_first(about)} | `{'`, `'.join(packages)}` |"
+        for name, (title, about, packages) in REFERENCE.items()
+    ]
     head = (
         "# Reference\n\nEvery config with its fields, and every term with its parameters, as their docstrings "
-        "tell them. `genelab info TASK` shows what a task made of them.\n\n| page | names from |\n|---|---|\n"
+        "tell them. `genelab info TASK` shows what a task made of them.\n\n"
+        "| page | what is on it | names from |\n|---|---|---|\n"
     )
     pages = {"reference/index.md": head + "\n".join(rows) + "\n"}
     seen: set[str] = set()
-    for name, (title, packages) in REFERENCE.items():
-        text = f"# {title}\n\n"
+    for name, (title, about, packages) in REFERENCE.items():
+        text = f"# {title}\n\n{about}\n\n"
         for package in packages:
-            text += f"{docstring_of(package)}\n\n" if len(packages) == 1 else ""
             for module, names in public_names(package).items():
                 new = [item for item in names if f"{module}.{item}" not in seen]
                 seen.update(f"{module}.{item}" for item in new)
@@ -187,8 +254,9 @@ def reference_pages() -> dict[str, str]:
                     text += "".join(f"::: {module}.{item}\n\n" for item in new)
         pages[f"reference/{name}.md"] = text
     rest = [name for name in settings() if name not in seen]
-    pages["reference/more.md"] = "# More settings\n\nConfigs that no page above has.\n\n" + "".join(
-        f"::: {name}\n\n" for name in rest
+    pages["reference/more.md"] = (
+        "# More settings\n\nThe configs that no other page of the reference has.\n\n"
+        + "".join(f"::: {name}\n\n" for name in rest)
     )
     return pages
 
@@ -340,7 +408,7 @@ def on_config(config: Any) -> Any:
     pages = (page.relative_to(ROOT / "docs").as_posix() for page in sorted((ROOT / "docs").rglob("*.md")))
     for page in pages:
         if f"'{page}'" not in listed:
-            sections[PLACES.get(page, "Guides")].append(page)
+            sections["Guides"].append(page)
     return config
 
 
@@ -398,7 +466,7 @@ def contents(nav: list[dict[str, Any]]) -> str:
             lines += [
                 f"## {title}",
                 "",
-                *(f"- [{TEXTS[uri][0]}]({uri}): {_opening(TEXTS[uri][1])}" for uri in uris),
+                *(f"- [{TEXTS[uri][0]}]({uri}): {_about(uri)}" for uri in uris),
                 "",
             ]
     return "\n".join(lines)
@@ -406,6 +474,14 @@ def contents(nav: list[dict[str, Any]]) -> str:
 
 def _uris(item: Any) -> list[str]:
     return [item] if isinstance(item, str) else list(item.values())
+
+
+def _about(uri: str) -> str:
+    """What a page is about, in a sentence; mkdocs warns of one that is none, so that a strict build fails."""
+    said = ABOUT.get(uri) or _opening(TEXTS[uri][1])
+    if not said.endswith("."):
+        LOG.warning("%s begins with no sentence that llms.txt could show: %r", uri, said)
+    return said
 
 
 def _opening(text: str) -> str:
