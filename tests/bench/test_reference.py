@@ -38,6 +38,38 @@ def test_the_page_is_what_the_files_say() -> None:
     assert page == reference.render(), "write it again: python -m benchmarks.reference"
 
 
+WALKING, ITS_README = "docs/walking.md", "{policy}/README.md"
+RESULTS = [
+    ("GeneLab-Inverted-Pendulum-v0", "{:.3f}", ["docs/pendulums.md"]),
+    ("GeneLab-Double-Inverted-Pendulum-v0", "{:.3f}", ["docs/pendulums.md"]),
+    ("GeneLab-Franka-Pick-And-Place-v0", "{:.1f}", [ITS_README, "docs/manipulation.md"]),
+    ("Genelab-Tracking-Flat-Unitree-G1-v0", "{:.1f}", [ITS_README, "docs/tracking.md", "README.md"]),
+    ("Genelab-Tracking-Flat-Unitree-G1-No-State-Estimation-v0", "{:.1f}", [ITS_README, "docs/tracking.md"]),
+    ("Genelab-Velocity-Flat-Unitree-Go1-v0", "{:.1f} ± {:.1f}", [ITS_README, WALKING, "README.md"]),
+    ("Genelab-Velocity-Rough-Unitree-Go1-v0", "{:.1f} ± {:.1f}", [ITS_README, WALKING]),
+    ("Genelab-Velocity-Flat-Unitree-G1-v0", "{:.1f} ± {:.1f}", [ITS_README, WALKING, "README.md"]),
+    ("Genelab-Velocity-Rough-Unitree-G1-v0", "{:.1f} ± {:.1f}", [ITS_README, WALKING, "README.md"]),
+    ("Genelab-Velocity-Flat-Unitree-Go2W-CrabStage1-v0", "{:.1f} ± {:.1f}", [ITS_README, WALKING]),
+    ("Genelab-Velocity-Flat-Unitree-Go2W-v0", "{:.1f} ± {:.1f}", [ITS_README, WALKING, "README.md"]),
+]
+"""Where the return of a policy that ships is written by hand, and how."""
+
+
+@pytest.mark.parametrize(("task", "style", "pages"), RESULTS)
+def test_what_is_written_by_hand_is_what_the_evaluation_found(task: str, style: str, pages: list[str]) -> None:
+    (policy,) = reference.ROOT.glob(f"src/*/pretrained/{task}")
+    metrics = json.loads((policy / "eval.json").read_text())["metrics"]
+    low, high = metrics["return_ci95"]
+    text = style.format(metrics["return_mean"], (high - low) / 2).replace("-", "−")
+    for page in pages:
+        path = page.format(policy=policy.relative_to(reference.ROOT))
+        assert text in (reference.ROOT / path).read_text(encoding="utf-8"), f"{path} does not say {text}"
+
+
+def test_every_policy_that_ships_is_held_to_what_pages_say() -> None:
+    assert {task for task, _, _ in RESULTS} == {path.name for path in reference.ROOT.glob("src/*/pretrained/*")}
+
+
 def test_runs_and_published_numbers_stand_in_one_table(tmp_path: Path) -> None:
     home = tmp_path / "reference" / TASK / "2026-01-02"
     published: dict[str, Any] = {
