@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -210,20 +212,66 @@ def test_best_is_for_runs() -> None:
         find_checkpoint(TASK, "https://example.org/model.pt", best=True)
 
 
-def test_a_hub_is_asked_by_its_own_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+class _Hub(BaseHTTPRequestHandler):
+    """What huggingface_hub asks of a hub to fetch a file: its size, its hash, its commit, and then itself."""
 
-    def hf_hub_download(repository: str, file: str, revision: str | None) -> str:
-        asked.append((repository, file, revision))
-        path = tmp_path / Path(file).name
-        path.write_bytes(CONTENT)
-        return str(path)
+    files: ClassVar[dict[str, bytes]] = {
+        "/owner/repo/resolve/v1/runs/policy.ts": CONTENT,
+        "/owner/repo/resolve/v1/runs/policy.ts.metadata.json": b"{}",
+        "/owner/repo/resolve/main/model.pt": b"of the newest revision",
+    }
 
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=hf_hub_download))
-    assert fetch(f"hf://owner/repo@v1/runs/policy.ts#sha256={SHA}") == tmp_path / "policy.ts"
-    assert asked == [("owner/repo", f"runs/policy.ts{ending}", "v1") for ending in (".metadata.json", "")]
-    fetch("hf://owner/repo/model.pt")
-    assert asked[2:] == [("owner/repo", "model.pt", None)]
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        self.wfile.write(self.answer())
+
+    def answer(self) -> bytes:
+        content = self.files.get(self.path, b"")
+        self.send_response(200 if content else 404)
+        self.send_header("Content-Length", str(len(content)))
+        if content:
+            self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+            self.send_header("X-Repo-Commit", "1" * 40)
+        else:
+            self.send_header("X-Error-Code", "EntryNotFound")
+        self.end_headers()
+        return content
+
+
+def test_a_hub_is_asked_by_its_own_library(tmp_path: Path) -> None:
+    hub = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
+    threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    address = f"http://127.0.0.1:{hub.server_address[1]}"
+    home = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
+    program = """
+from genelab.errors import UsageError
+from genelab.rl.fetch import fetch
+
+policy = fetch("hf://owner/repo@v1/runs/policy.ts#sha256=SHA")
+print(policy.read_bytes(), sorted(path.name for path in policy.parent.iterdir()))
+print(fetch("hf://owner/repo/model.pt").read_bytes())
+try:
+    fetch("hf://owner/repo/none.pt")
+except UsageError as error:
+    print(error)
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", program.replace("SHA", SHA)],
+        env={**os.environ, **home},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    hub.shutdown()
+    hub.server_close()
+    assert said[:2] == [f"{CONTENT!r} ['policy.ts', 'policy.ts.metadata.json']", "b'of the newest revision'"]
+    assert said[2].startswith("hf://owner/repo/none.pt: 404 Client Error")
+    assert len(said) == 3
 
 
 def test_without_the_hubs_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

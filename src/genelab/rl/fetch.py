@@ -226,8 +226,8 @@ def _from_hub(address: _Address) -> Path:
         for one in wanted:
             path = hub.hf_hub_download(f"{parts.netloc}/{name}", unquote(one), revision=revision or None)
     except Exception as error:  # it has a class of errors for everything that can go wrong
-        reason = str(error).strip().splitlines()
-        raise UsageError(f"{address.text}: {reason[0][:200] if reason else type(error).__name__}") from error
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{address.text}: {reason[:300] or type(error).__name__}") from error
     return Path(path)
 
 
