@@ -45,6 +45,7 @@ _DIRECTIONS = (
     "slow turn right",
     "stand",
 )
+_ERRORS = ("mpkpe", "mpkpe_root", "joint_vel", "end_effector_pos", "end_effector_ori")
 _OF_A_MACHINE = ("pid", "host", "resumed_with")
 """What `run.json` says that is no part of a result."""
 _NUM_ENVS = 64
@@ -173,7 +174,7 @@ def render(root: Path = ROOT) -> str:
     parts = [_HEAD, _overview(runs, published), _PROTOCOL, "## Numbers\n\n" + _LEGEND]
     for task in tasks:
         parts += _task(root, task, runs[task], published.get(task) or {})
-    parts += [_probes(runs, published), _metrics(runs)]
+    parts += [_probes(runs, published), _motions(runs), _metrics(runs)]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
 
@@ -321,6 +322,19 @@ def _directions(probe: Mapping[str, Any]) -> Iterator[str]:
     yield f"{probe.get('falls', '')} of {robots}"
 
 
+def _motions(runs: Mapping[str, Sequence[Run]]) -> str:
+    rows = []
+    for task, found in runs.items():
+        for run in found:
+            clips = (run.evaluation.get("motion_probe") or {}).get("clips") or {}
+            for clip, one in clips.items():
+                numbers = [f"{one[name]:.4g}" if one.get(name) is not None else "" for name in _ERRORS]
+                came = f"{one.get('reached_end', '')} of {one.get('robots', '')}"
+                rows.append((_short(task), _who(run), clip, came, *numbers))
+    head = ("task", "seed", "motion", "came to the end", *_ERRORS)
+    return f"## Probes of the trackers\n\n{_MOTIONS}\n{_markdown(head, rows)}" if rows else ""
+
+
 def _metrics(runs: Mapping[str, Sequence[Run]]) -> str:
     rows = []
     for task, found in runs.items():
@@ -426,8 +440,8 @@ _HEAD = """<!-- Written by `python -m benchmarks.reference`. Change the files it
 
 What to expect from training a bundled task and judging it, per task and seed, beside the [published](sources.md)
 numbers. Every number is read from a file that a command left; a cell is empty where nothing was run. Returns are of
-`genelab eval --num-envs 64 --episodes 100 --seed 0`; a star marks those that were judged otherwise, as the line below
-their table tells.
+`genelab eval --num-envs 64 --episodes 100 --seed 0`. A star says that a result comes from other options; they stand in the
+list below its table.
 """
 
 _PROTOCOL = """## How to make them again
@@ -465,12 +479,16 @@ environments together.
 *Converged* is what was spent, in the unit of the budget, at the first evaluation while training from which on the
 mean return stayed within 1 % of the last one or above. *Training* is the time of the whole `train` command,
 *evaluation* that of `eval`, on a machine that may have been shared. *Shipped* is the policy that `genelab play TASK
---agent trained` plays; where a run below is of the same policy, they have one row.
+--agent trained` plays; its run, if it is kept, is in the same row.
 """
 
 _PROBES = """\
 The share of the commanded speed in each direction by itself, ten seconds of one command; for standing, the velocity
 that is left, m/s and rad/s together.
+"""
+_MOTIONS = """\
+Every motion once, from its first frame to its last, by robots that start up to 2 cm, 0.05 rad and 0.02 rad per joint off;
+[errors](tracking.md#how-it-is-judged) in m, rad/s and rad.
 """
 
 

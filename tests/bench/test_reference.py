@@ -182,6 +182,12 @@ def test_probes_and_metrics_have_tables(tmp_path: Path) -> None:
     assert "| Velocity-Flat-Unitree-Go1 | , shipped | 98 % | | | | | | | | 0.001 | 1 of 128 |" in page
     assert "| Velocity-Flat-Unitree-Go1 | , shipped | error | 0.1235 |" in page
     assert "| Tracking-Flat-Unitree-G1 | | | |" in page
+    assert "Probes of the trackers" not in page
+    clips = {"dance": {"robots": 64, "reached_end": 63, "mpkpe": 0.06688, "joint_vel": None}}
+    path = tmp_path / "src" / "genelab_x" / "pretrained" / "Genelab-Tracking-Flat-Unitree-G1-v0" / "eval.json"
+    write(path, evaluation(143, motion_probe={"clips": clips}))
+    page = reference.render(tmp_path)
+    assert "| Tracking-Flat-Unitree-G1 | , shipped | dance | 63 of 64 | 0.06688 | | | | |" in page
 
 
 def test_what_is_kept_of_a_run_names_no_machine(tmp_path: Path) -> None:
