@@ -440,8 +440,8 @@ _HEAD = """<!-- Written by `python -m benchmarks.reference`. Change the files it
 
 What to expect from training a bundled task and judging it, per task and seed, beside the [published](sources.md)
 numbers. Every number is read from a file that a command left; a cell is empty where nothing was run. Returns are of
-`genelab eval --num-envs 64 --episodes 100 --seed 0`. A star says that a result comes from other options; they stand in the
-list below its table.
+`genelab eval --num-envs 64 --episodes 100 --seed 0`. A star says that a result comes from other options; they stand in
+the list below its table.
 """
 
 _PROTOCOL = """## How to make them again
@@ -487,8 +487,8 @@ The share of the commanded speed in each direction by itself, ten seconds of one
 that is left, m/s and rad/s together.
 """
 _MOTIONS = """\
-Every motion once, from its first frame to its last, by robots that start up to 2 cm, 0.05 rad and 0.02 rad per joint off;
-[errors](tracking.md#how-it-is-judged) in m, rad/s and rad.
+Every motion once, from its first frame to its last, by robots that start up to 2 cm, 0.05 rad and 0.02 rad per joint
+off; [errors](tracking.md#how-it-is-judged) in m, rad/s and rad.
 """
 
 
