@@ -95,7 +95,8 @@ def test_eval_every_beyond_the_budget_evaluates_once_and_says_where_the_best_mod
 ) -> None:
     assert train("--max-iterations", "1", "--eval-every", "100", "--eval-episodes", "2", "--seed", "1") == 0
     out, err = capfd.readouterr()
-    (line,) = (line for line in err.splitlines() if "evaluation" in line)
+    told, line = (line for line in err.splitlines() if "evaluation" in line)
+    assert told == ("genelab: an evaluation every 100 iterations, and this training has 1: only the last is evaluated")
     assert line.startswith("genelab: evaluation at iteration 1: return ")
     assert line.endswith(", the best so far")
     assert "best       run/best_model.pt\n" in out
