@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from genelab.cli.main import run
+from tests.pages import DOCS, ROOT, shell_lines
 
-ROOT = Path(__file__).parents[1]
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 GO1 = "Genelab-Velocity-Flat-Unitree-Go1-v0"
-PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
+PAGES = ["README.md", *DOCS]
 WORDS = {
     "TASK": PENDULUM,
     "CKPT": "pretrained",
@@ -53,10 +53,9 @@ FILM = ["--video-length", "2", "--video-size", "64x64", "--video-envs", "1"]
 
 def commands_of(page: str) -> Iterator[list[str]]:
     """The lines of shell blocks that call genelab or change directory, as words."""
-    for block in re.findall(r"```(?:sh)?\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            if line.startswith(("genelab ", "cd ")):
-                yield shlex.split(line, comments=True)
+    for line in shell_lines(page):
+        if line.startswith(("genelab ", "cd ")):
+            yield shlex.split(line, comments=True)
 
 
 def small(words: list[str]) -> list[str]:

@@ -9,18 +9,17 @@ import runpy
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
 
 from genelab.cli.verbs import cli
 from genelab.config import TASKS, apply_overrides
+from tests.pages import DOCS, ROOT, shell_lines
 
-ROOT = Path(__file__).parents[1]
 TASK = "GeneLab-Inverted-Pendulum-v0"
 PAGES = [
-    *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md"))),
+    *DOCS,
     *(str(page.relative_to(ROOT)) for page in sorted(ROOT.glob("src/*/pretrained/*/README.md"))),
     "README.md",
     "CONTRIBUTING.md",
@@ -29,7 +28,7 @@ WORDS = {"TASK": TASK, "S": "1", "K": "2", "MODULE": "json", "N": "2", "NAME": "
 """What pages leave to the reader."""
 NOT_HERE = {"--help", "--import", "works"}
 """They end at once, need a module of the reader's, or are no command: "genelab works here" is what the doctor says."""
-NOT_ALL = re.compile(r"…|\.\.\.|[<>|\]]")
+NOT_ALL = re.compile(r"…|\.\.\.|[<>|]|\[[-@]")
 """In commands that are told in part."""
 WITHOUT_OPTIONS = {"pytest", "genelab.bench.serialize", "genelab_showcase.gestures"}
 """Modules whose words are not options of theirs."""
@@ -39,15 +38,10 @@ OF_THE_READER = re.compile(r"^(My|Mine|mine|Acme|Swing|Biped)[A-Za-z-]*")
 
 def commands_of(page: str, start: str) -> Iterator[list[str]]:
     """What a page has of a command, in blocks and in sentences."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"```(?:sh)?\n(.*?)```", text, re.DOTALL)
-    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    inline = re.findall(rf"`({start} [^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-    for line in [
-        *(line for line in lines if line.startswith(start + " ")),
-        *(" ".join(line.split()) for line in inline),
-    ]:
-        if not NOT_ALL.search(line):
+    prose = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    in_sentences = (" ".join(words.split()) for words in re.findall(rf"`({start} [^`]+)`", prose))
+    for line in (*shell_lines(page), *in_sentences):
+        if line.startswith(start + " ") and not NOT_ALL.search(line):
             yield [WORDS.get(word, word) for word in shlex.split(line, comments=True)]
 
 

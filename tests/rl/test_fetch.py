@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -37,16 +39,33 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@contextmanager
+def served(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[ThreadingHTTPServer]:
+    """A server whose requests a handler answers, until it is no longer needed."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield http
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+def address_of(http: ThreadingHTTPServer) -> str:
+    return f"http://127.0.0.1:{http.server_address[1]}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Server:
     """Serves a directory, and remembers what it was asked for."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.asked: list[str] = []
-        handler: Any = partial(_Handler, self.asked, directory=str(directory))
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.address = f"http://127.0.0.1:{self.http.server_address[1]}"
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    directory: Path
+    asked: list[str]
+    http: ThreadingHTTPServer
+
+    @property
+    def address(self) -> str:
+        return address_of(self.http)
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -76,10 +95,9 @@ class _Handler(SimpleHTTPRequestHandler):
 def server(tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "www").mkdir()
     (tmp_path / "www" / "model.pt").write_bytes(CONTENT)
-    server = Server(tmp_path / "www")
-    yield server
-    server.http.shutdown()
-    server.http.server_close()
+    asked: list[str] = []
+    with served(partial(_Handler, asked, directory=str(tmp_path / "www"))) as http:
+        yield Server(directory=tmp_path / "www", asked=asked, http=http)
 
 
 def refusal(uri: str) -> str:
@@ -244,10 +262,7 @@ class _Hub(BaseHTTPRequestHandler):
 
 
 def test_a_hub_is_asked_by_its_own_library(tmp_path: Path) -> None:
-    hub = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
-    threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    address = f"http://127.0.0.1:{hub.server_address[1]}"
-    home = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
+    home = {"HF_HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
     program = """
 from genelab.errors import UsageError
 from genelab.rl.fetch import fetch
@@ -260,15 +275,10 @@ try:
 except UsageError as error:
     print(error)
 """
-    said = subprocess.run(
-        [sys.executable, "-c", program.replace("SHA", SHA)],
-        env={**os.environ, **home},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    hub.shutdown()
-    hub.server_close()
+    command = [sys.executable, "-c", program.replace("SHA", SHA)]
+    with served(_Hub) as hub:
+        environment = {**os.environ, **home, "HF_ENDPOINT": address_of(hub)}
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
     assert said[:2] == [f"{CONTENT!r} ['policy.ts', 'policy.ts.metadata.json']", "b'of the newest revision'"]
     assert said[2].startswith("hf://owner/repo/none.pt: 404 Client Error")
     assert len(said) == 3
