@@ -22,7 +22,7 @@ from genelab.cli.launch import CHILD, RANK_OPTIONS, SEED_OPTIONS, check_options,
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
 from genelab.cli.viewer import viewer_from, viewer_options
-from genelab.config import TASKS, as_words
+from genelab.config import PUBLISHED, TASKS, as_words
 
 if TYPE_CHECKING:
     from genelab.rl import TrainResult
@@ -50,6 +50,11 @@ _SHORT = {"env.simulation.engine": "engine", "env.simulation.dt": "dt"}
     help="Budget, as the RL library counts it: learning iterations or environment timesteps.",
 )
 @click.option("--steps", type=click.IntRange(min=1), help="The same as --max-iterations.")
+@click.option(
+    "--published",
+    is_flag=True,
+    help="Train TASK@published: no training aids, published physics step, budget and number of environments.",
+)
 @click.option("--seed", type=SEED, help="Seed of networks, exploration and environment.")
 @click.option(
     "--log-dir",
@@ -104,6 +109,7 @@ def command(
     num_envs: int | None,
     max_iterations: int | None,
     steps: int | None,
+    published: bool,
     seed: int | None,
     log_dir: Path | None,
     checkpoint: str | None,
@@ -118,6 +124,8 @@ def command(
     **options: Any,
 ) -> None:
     """Train TASK with the RL library that its agent config asks for."""
+    if published and not task.casefold().endswith(PUBLISHED):
+        task = ctx.params["task"] = task + PUBLISHED
     if max_iterations is not None and steps is not None:
         raise click.UsageError("--steps is another name for --max-iterations: pass one of them")
     if eval_every is None and any(_given(ctx, name) for name in ("eval_episodes", "eval_num_envs", "eval_seed")):
@@ -253,7 +261,7 @@ def _train_ranks(ctx: click.Context, changes: Mapping[str, Any]) -> None:
 
     names = ("num_envs", *RANK_OPTIONS)
     options = RankOptions(**{name: ctx.params[name] for name in names if ctx.params[name] is not None})
-    words = _words(ctx, without=("log_dir", *names))
+    words = _words(ctx, without=("log_dir", "published", *names))
     task, log_dir = ctx.params["task"], ctx.params["log_dir"]
     ctx.exit(train_ranks(task, options, words=words, overrides=changes, log_dir=log_dir))
 
@@ -266,7 +274,7 @@ def _train_seeds(ctx: click.Context, changes: Mapping[str, Any]) -> None:
         runs = train_seeds(
             options["task"],
             parse_seeds(options["seeds"]),
-            words=_words(ctx, without=("log_dir", *SEED_OPTIONS)),
+            words=_words(ctx, without=("log_dir", "published", *SEED_OPTIONS)),
             overrides=changes,
             log_dir=options["log_dir"],
             parallel=options["parallel"] or 1,
