@@ -4,7 +4,7 @@
 where it was trained with evaluations, `evaluations.json`; `curves.png` may lie beside the seeds. The policies that come
 with tasks count as runs, too (`src/genelab_*/pretrained/<TASK>/`). An `eval-<NAME>.json` beside an `eval.json` is of
 the same policy, judged otherwise. `reference/published.json` has the numbers to hold them against. A file that is
-missing or cannot be read is an empty cell. A `note.txt` beside an `eval.json` says why its numbers are not to be compared
+missing or cannot be read is an empty cell. A `note.txt` beside an `eval.json` says why its numbers do not compare
 with the others, for example because they were judged by another reward and the weights are gone.
 
 `--collect logs/reference/<TASK>/<DATE>` takes the small files of new runs over first; `--check` only says whether the
