@@ -1,4 +1,4 @@
-"""Franka's Panda: an arm that picks and places."""
+"""Franka's Panda: an arm that picks and places. Source of the published settings: docs/sources.md."""
 
 from genelab.config import TASKS
 

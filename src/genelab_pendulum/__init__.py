@@ -1,4 +1,4 @@
-"""Carts with poles on them: the first tasks to try, and to check a change against."""
+"""Carts with poles on them: the first tasks to try. Source of the published settings: docs/sources.md."""
 
 from genelab.config import TASKS
 

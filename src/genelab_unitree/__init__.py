@@ -1,4 +1,4 @@
-"""Unitree's legged robots: walking as commanded, and following a motion."""
+"""Unitree's legged robots: walking and following a motion. Source of the published settings: docs/sources.md."""
 
 from genelab.config import TASKS
 
