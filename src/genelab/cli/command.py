@@ -135,6 +135,13 @@ def best_option(function: Function) -> Function:
     return click.option("--best", is_flag=True, help=text)(function)
 
 
+def assets_option(function: Function) -> Function:
+    """The option that allows folders besides the model's own to be copied from."""
+    text = "Copy meshes and textures from DIR, too; else only from below the folder of the model's file. Repeatable."
+    folder = click.Path(path_type=Path, exists=True, file_okay=False)
+    return click.option("--assets", metavar="DIR", multiple=True, type=folder, help=text)(function)
+
+
 def simulation_options(function: Function, more_engines: Sequence[str] = (), viewer: bool = True) -> Function:
     """The flags that stand for `env.simulation.*`, the same for every verb that runs a task; `viewer` for one that can
     show it."""

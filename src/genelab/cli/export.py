@@ -13,6 +13,7 @@ from genelab.cli.command import (
     CHECKPOINT_HELP,
     Registered,
     TaskCommand,
+    assets_option,
     best_option,
     say,
     shortcut_overrides,
@@ -69,6 +70,7 @@ def _about(target: TargetEntry) -> str:
 )
 @click.option("--for", "target", type=Registered(TARGETS.names), help="Write what this deploy stack reads.")
 @click.option("--with", "given", metavar="NAME=VALUE", multiple=True, help="A setting of the stack that --for names.")
+@assets_option
 @partial(simulation_options, viewer=False)
 def command(
     task: str,
@@ -80,6 +82,7 @@ def command(
     batch: Literal["static", "dynamic"] | None,
     target: str | None,
     given: Sequence[str],
+    assets: Sequence[Path],
     overrides: Mapping[str, Any],
     **options: Any,
 ) -> None:
@@ -88,10 +91,10 @@ def command(
         for name, value in (("--format", format), ("--opset", opset), ("--batch", batch)):
             if value is not None:
                 raise click.UsageError(f"{name}: what is written for {target} is decided by --for")
-        _export_for(target, task, checkpoint, best, out, _settings(given), changes)
+        _export_for(target, task, checkpoint, best, out, _settings(given), assets, changes)
         return
-    if given:
-        raise click.UsageError("--with is for --for")
+    if given or assets:
+        raise click.UsageError(f"{'--with' if given else '--assets'} is for --for")
     from genelab.rl import export_task
 
     result = export_task(
@@ -129,12 +132,21 @@ def _export_for(
     best: bool,
     out: Path | None,
     settings: Mapping[str, str],
+    assets: Sequence[Path],
     overrides: Mapping[str, Any],
 ) -> None:
     from genelab.rl.targets import export_for
 
     result = export_for(
-        target, task, checkpoint, best=best, out=out, settings=settings, overrides=overrides, notify=say
+        target,
+        task,
+        checkpoint,
+        best=best,
+        out=out,
+        settings=settings,
+        overrides=overrides,
+        assets=assets,
+        notify=say,
     )
     about = result.metadata
     click.echo(f"{about['task']}: {about['backend']} {about['algorithm']} from {result.source}, for {target}")
