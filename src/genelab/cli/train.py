@@ -188,9 +188,10 @@ def command(
 
 
 def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
-    rate = result.env_steps / result.seconds if result.seconds else 0.0
+    rate = result.env_steps_here / result.seconds if result.seconds else 0.0
     unit = result.unit if result.spent != 1 else result.unit.removesuffix("s")
-    effort = f"{result.spent:,} {unit}, {result.env_steps:,} env steps in {result.seconds:.1f} s"
+    here = f", {result.env_steps_here:,} of them now" if result.env_steps_here != result.env_steps else ""
+    effort = f"{result.spent:,} {unit}, {result.env_steps:,} env steps{here} in {result.seconds:.1f} s"
     click.echo(f"{result.status}: {effort} ({rate:,.0f} env steps per second)")
     click.echo(f"run        {result.path}")
     click.echo(f"checkpoint {result.checkpoint}")

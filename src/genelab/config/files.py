@@ -23,7 +23,7 @@ MAX_JSON_BYTES = 64 * 2**20
 """No JSON file of ours is larger; one that is was not made by us."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(-journal)?")  # SQLite writes a journal beside its file
 
 
 def atomic_write_text(path: str | os.PathLike[str], text: str, *, parents: bool = True) -> None:
@@ -147,7 +147,7 @@ def temporary_name(target: Path) -> Path:
 
 def remove_leftovers(directory: Path) -> None:
     """Delete what a writer that was killed left: `.name.1a2b3c4d.tmp`."""
-    for path in directory.glob(".*.tmp"):
+    for path in directory.glob(".*.tmp*"):
         if _LEFTOVER.fullmatch(path.name):
             with contextlib.suppress(OSError):
                 path.unlink()

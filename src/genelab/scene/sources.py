@@ -106,7 +106,7 @@ def _is_stl(data: bytes) -> bool:
 
 
 def _is_obj(data: bytes) -> bool:
-    if b"\0" in data or re.search(rb"^[ \t]*v[ \t]", data, re.MULTILINE) is None:
+    if b"\0" in data or re.search(rb"^[ \t]*v[ \t]+[-+.\d]", data, re.MULTILINE) is None:
         return False
     lines = re.sub(rb"\\\r?\n", b" ", data).splitlines()  # a line may go on after a backslash
     words = (line.split(None, 1)[0] for line in lines if line.strip())

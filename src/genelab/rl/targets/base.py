@@ -21,8 +21,8 @@ A target is one file with one class, registered by its path:
   checkpoint, and for exported ones as far as they can become it. `batch` is "static", one robot, unless it is given.
 - `parcel.policy.metadata`: all that a deployer has to know (docs/eval-and-export.md), as plain values.
 - `parcel.policy.env`: the task's play config, open, with 8 environments; `env.scene.spec` is the MJCF of the world.
-- `parcel.world()`: that MJCF with its meshes as files, `world.xml` and `assets/...`. Only files below the folders of the
-  models and below `--assets` are copied.
+- `parcel.world()`: that MJCF with its meshes as files, `world.xml` and `assets/...`. Only files below the folders of
+  the models and below `--assets` are copied.
 - `parcel.settings`: the settings of its registration, with what the user gave.
 - `parcel.source`, `parcel.overrides`: for who wants to evaluate or film the policy with the same settings.
 
