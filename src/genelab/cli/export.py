@@ -15,6 +15,7 @@ from genelab.cli.command import (
     TaskCommand,
     assets_option,
     best_option,
+    echo,
     say,
     shortcut_overrides,
     simulation_options,
@@ -102,19 +103,19 @@ def command(
     )
     about = result.metadata
     memory = f", {about['recurrent']['rnn_type'].upper()}" if about["is_recurrent"] else ""
-    click.echo(f"{about['task']}: {about['backend']} {about['algorithm']}{memory} from {result.source}")
-    click.echo(f"policy      {result.path} ({result.size / 1024:.1f} kB, {about['format']})")
-    click.echo(f"metadata    {result.metadata_path}")
-    click.echo(f"input       {about['obs_dim']} raw observations: {', '.join(about['obs_groups'])}")
-    click.echo(f"output      {about['action_dim']} actions every {about['step_dt']:g} s")
+    echo(f"{about['task']}: {about['backend']} {about['algorithm']}{memory} from {result.source}")
+    echo(f"policy      {result.path} ({result.size / 1024:.1f} kB, {about['format']})")
+    echo(f"metadata    {result.metadata_path}")
+    echo(f"input       {about['obs_dim']} raw observations: {', '.join(about['obs_groups'])}")
+    echo(f"output      {about['action_dim']} actions every {about['step_dt']:g} s")
     if result.parity_error is None:
-        click.echo("copied      it was an exported policy already")
+        echo("copied      it was an exported policy already")
     else:
-        click.echo(f"difference  {result.parity_error:.1e} from the live policy, at most")
-    click.echo(f"latency     {result.latency}")
-    click.echo("to run it:")
+        echo(f"difference  {result.parity_error:.1e} from the live policy, at most")
+    echo(f"latency     {result.latency}")
+    echo("to run it:")
     for line in _usage(result.path, about):
-        click.echo(f"  {line}")
+        echo(f"  {line}")
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -149,11 +150,11 @@ def _export_for(
         notify=say,
     )
     about = result.metadata
-    click.echo(f"{about['task']}: {about['backend']} {about['algorithm']} from {result.source}, for {target}")
+    echo(f"{about['task']}: {about['backend']} {about['algorithm']} from {result.source}, for {target}")
     for name, size in result.sizes.items():
-        click.echo(f"  {result.out / name} ({size / 1024:.1f} kB)")
+        echo(f"  {result.out / name} ({size / 1024:.1f} kB)")
     for line in result.next_steps:
-        click.echo(line)
+        echo(line)
 
 
 def _usage(path: Path, about: dict[str, Any]) -> list[str]:

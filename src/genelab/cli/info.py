@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genelab.cli.command import TaskCommand, assets_option, task_argument
+from genelab.cli.command import TaskCommand, assets_option, echo, task_argument
 from genelab.config import TASKS, check_out, iter_fields, write_out
 
 if TYPE_CHECKING:
@@ -70,22 +70,22 @@ def command(
         write_out({terrain: _relief(task, env)}, "terrain")
     env.close()
     if as_json:
-        click.echo(json.dumps(_json(task, physics, tables, paths), indent=2))
+        echo(json.dumps(_json(task, physics, tables, paths), indent=2))
         return
-    click.echo(f"{task}: {env_cfg.simulation.dt:g} s × {env_cfg.decimation} per control step ({1 / env.step_dt:g} Hz)")
+    echo(f"{task}: {env_cfg.simulation.dt:g} s × {env_cfg.decimation} per control step ({1 / env.step_dt:g} Hz)")
     if physics:
         other = describe_physics(physics, "coarse" if play else "fine")
-        click.echo(f"{'trained' if play else 'judged'} with {other}")
+        echo(f"{'trained' if play else 'judged'} with {other}")
     for table in tables:
         if table.rows:
-            click.echo(f"\n{table}")
-    click.echo("\nconfig paths")
+            echo(f"\n{table}")
+    echo("\nconfig paths")
     for path, kind, value in paths:
-        click.echo(f"  {path}: {kind} = {value}")
+        echo(f"  {path}: {kind} = {value}")
     if mjcf is not None:
-        click.echo(f"\nMJCF written to {mjcf}")
+        echo(f"\nMJCF written to {mjcf}")
     if terrain is not None:
-        click.echo(f"\nground drawn into {terrain}")
+        echo(f"\nground drawn into {terrain}")
 
 
 def _tables(env: ManagerBasedEnv) -> list[Table]:

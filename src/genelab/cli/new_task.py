@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genelab.cli.command import Command, InputFile, assets_option, say
+from genelab.cli.command import Command, InputFile, assets_option, echo, say
 from genelab.config.files import leftovers_of, write_new_directory
 from genelab.errors import UsageError
 
@@ -45,5 +45,5 @@ def command(name: str, source: Path, kind: Kind | None, home: Path, assets: Sequ
     for leftover in leftovers_of(project):
         say(f"{leftover} was left by a `genelab new-task` that was killed: delete it")
     for what, words in {**findings(found), "task": f"{task_id(name, kind)}, kind {kind}"}.items():
-        click.echo(f"{what:8} {words}")
-    click.echo(f"written to {project}. Next: pip install -e {project} && genelab train {task_id(name, kind)}")
+        echo(f"{what:8} {words}")
+    echo(f"written to {project}. Next: pip install -e {project} && genelab train {task_id(name, kind)}")
