@@ -228,6 +228,22 @@ def test_the_page_needs_nothing_besides_itself(capfd: pytest.CaptureFixture[str]
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["other", "out.html", "out.md", "out.png", "runs"]
 
 
+def test_what_differs_between_configs_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    for name, weight in (("a", -0.01), ("b", -2.0)):
+        path = make_run(name, rate=0.001)
+        config = {"scene": {"num_envs": 4}, "seed": 1, "rewards": {"action": {"weight": weight}}}
+        (path / "params" / "env.json").write_text(json.dumps(config))
+    make_run("c", rate=0.01)
+    assert run(["report", "a", "b"]) == 0
+    out = capfd.readouterr().out
+    assert "| config | a | b |\n| --- | --- | --- |\n| env.rewards.action.weight | -0.01 | -2.0 |\n" in out
+    assert "The rewards differ: their returns cannot be compared." in out
+    assert out.startswith(Path("report.md").read_text())
+    assert "their returns cannot be compared" in Path("report.html").read_text()
+    assert run(["report", "a"]) == 0
+    assert "config" not in capfd.readouterr().out
+
+
 def test_a_copy_of_a_run_is_no_second_seed() -> None:
     """An interval over a run and its copy would be of width 0."""
     make_run("run", seed=42, judged=metrics(5.0, (4.5, 5.5)))

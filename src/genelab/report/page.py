@@ -22,6 +22,7 @@ from genelab.text import printable
 
 FILM_BYTES = 25_000_000
 """A larger film is not put into the page."""
+OTHER_REWARDS = "The rewards differ: their returns cannot be compared. Judge both with the same rewards."
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -51,7 +52,7 @@ class Report:
     picture: Path
     table: Path
     markdown: str
-    """The evaluation table."""
+    """The evaluation table, and what differs between the configs of one task."""
 
 
 def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> Report:
@@ -63,7 +64,8 @@ def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> R
         return _write_sweep(paths, out)
     groups = read_groups(paths)
     table = evaluation_table(groups)
-    report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=table.markdown())
+    markdown = "\n".join([table.markdown(), *_differences(groups)])
+    report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=markdown)
     files = {
         report.picture: draw_curves(groups, unit, "png"),
         report.table: report.markdown.encode(),
@@ -103,6 +105,20 @@ def _write_sweep(paths: Sequence[Path], out: Path) -> Report:
     }
     write_out(files)
     return report
+
+
+def _differences(groups: Sequence[Group]) -> list[str]:
+    """Where the configs of each task differ, as Markdown."""
+    found = []
+    for task in dict.fromkeys(group.task for group in groups):
+        table = difference_table([group for group in groups if group.task == task])
+        if table is not None:
+            found.append(table.markdown() + (f"\n{OTHER_REWARDS}\n" if _rewards_differ(table) else ""))
+    return found
+
+
+def _rewards_differ(differences: Table) -> bool:
+    return any(row[0].startswith("env.rewards.") for row in differences.rows)
 
 
 def _written() -> str:
@@ -154,6 +170,7 @@ def _of_task(groups: Sequence[Group]) -> list[str]:
     differences = difference_table(groups)
     if differences is not None:
         parts += ["<h3>Where the configs differ</h3>", _table(differences)]
+        parts += [_note(OTHER_REWARDS)] if _rewards_differ(differences) else []
     elif changes := groups[0].runs[0].record.get("overrides"):
         words = " ".join(f"<code>{_text(change)}</code>" for change in changes)
         parts += ["<h3>Changed from the task's own config</h3>", f"<p>{words}</p>"]
