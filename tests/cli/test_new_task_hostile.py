@@ -380,3 +380,36 @@ def test_a_project_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeyp
         write_new_directory(tmp_path / "p", {"a": b"", "a/b": b""}, "dir")
     assert list(tmp_path.iterdir()) == []
     assert temporary_name(tmp_path / "p").name.startswith(".p.")
+
+
+WORLD = """
+import torch
+from genelab import TASKS
+from genelab.scene import ArticulationCfg, mjcf_file
+
+
+def task():
+    task = TASKS.get("GeneLab-Inverted-Pendulum-v0")
+    for env in (task.env, task.playing):
+        env.scene.entities["more"] = ArticulationCfg(spec=mjcf_file, spec_args={{"path": {path!r}}})
+    return task
+
+
+TASKS.register("Test-Outside-v0", task)
+"""
+
+
+def test_a_world_is_written_with_the_models_own_files_only(home: Path, tmp_path: Path, capfd: Any) -> None:
+    """`info --mjcf` packs as `export --for mujoco` and `--for web` do."""
+    source, module = home / "robot.xml", tmp_path / "brought_outside.py"
+    module.write_text(WORLD.format(path=str(source)))
+    words = ["info", "Test-Outside-v0", "--import", str(module), "--mjcf", str(tmp_path / "world")]
+    source.write_text(mjcf(MESH.format("../secret.obj"), '<geom type="mesh" mesh="m"/>'))
+    assert run(words) == 2
+    assert f"secret.obj lies outside of the model's folder; pass --assets {tmp_path}" in capfd.readouterr().err
+    assert run([*words, "--assets", str(tmp_path)]) == 0
+    assert (tmp_path / "world/assets/secret.obj").read_text() == CUBE
+    (home / "key").write_bytes(SECRET)
+    source.write_text(mjcf('<texture name="t" type="2d" file="key" content_type="image/ktx"/>'))
+    assert run(words) == 2
+    assert "key is no mesh, texture or height field, and is not copied" in capfd.readouterr().err
