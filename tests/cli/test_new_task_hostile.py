@@ -266,6 +266,18 @@ def test_what_is_no_mesh_or_texture_is_not_copied(home: Path, tmp_path: Path, ca
     assert "pipe is no regular file" in refused(tmp_path, source, capfd)
 
 
+def test_a_skin_is_packed_like_a_mesh(home: Path, tmp_path: Path) -> None:
+    skin = struct.pack("<4i", 3, 0, 1, 1) + struct.pack("<9f", 0, 0, 0, 1, 0, 0, 0, 1, 0) + struct.pack("<3i", 0, 1, 2)
+    skin += b"b".ljust(40, b"\0") + struct.pack("<7f", 0, 0, 0, 1, 0, 0, 0)
+    skin += struct.pack("<i", 3) + struct.pack("<3i", 0, 1, 2) + struct.pack("<3f", 1, 1, 1)
+    (tmp_path / "s.skn").write_bytes(skin)
+    source = home / "robot.xml"
+    source.write_text(mjcf("").replace("<asset></asset>", '<deformable><skin name="s" file="../s.skn"/></deformable>'))
+    files = project_files("brought", source, "blank", survey(source, assets=[tmp_path]), [tmp_path])
+    assert files["brought/model/assets/s.skn"] == skin
+    assert b'file="assets/s.skn"' in files["brought/model/robot.xml"]
+
+
 def test_a_folder_may_be_allowed(home: Path, tmp_path: Path) -> None:
     """The MJCF is written anew then, and the project needs nothing outside of it."""
     source = home / "robot.xml"

@@ -272,6 +272,11 @@ def test_nothing_outside_of_a_run_is_shown(capfd: pytest.CaptureFixture[str]) ->
         error = capfd.readouterr().err
         assert f"{path / name} is a link out of the run" in error
         assert error.count("\n") == 1
+    make_run("mine")
+    Path("runs").mkdir()
+    Path("runs/seed_1").symlink_to(Path("mine").absolute())
+    assert run(["report", "runs"]) == 2
+    assert "runs/seed_1 is a link out of runs: name the run it points to instead" in capfd.readouterr().err
     path = make_run("run")
     (path / "film.mp4").write_bytes(b"root:x:0:0:root:/root:/bin/bash\n")
     assert run(["report", "run"]) == 0

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from genelab.config import expect, read_json
+from genelab.config.files import inside
 from genelab.errors import UsageError, refusing
 from genelab.rl.run import RunDirectory
 
@@ -143,6 +144,9 @@ def _expand(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             raise UsageError(f"{path} is no directory; give run directories")
         seeds = sorted((one for one in path.glob("seed_*") if (one / "run.json").is_file()), key=_seed_number)
+        for seed in seeds:
+            if not inside(seed, path):
+                raise UsageError(f"{seed} is a link out of {path}: name the run it points to instead")
         for run in [path] if (path / "run.json").is_file() or not seeds else seeds:
             found.setdefault(run.resolve(), run)
     return list(found.values())

@@ -35,7 +35,7 @@ def pack(spec: mujoco.MjSpec, allowed: Sequence[Path]) -> dict[str, bytes]:
     given = spec.assets
     names: dict[str, str] = {}
     files: dict[str, bytes] = {}
-    for part in root.iterfind("asset/*"):
+    for part in root.iter():  # meshes and textures are in <asset>, skins in <deformable>
         for attribute in FILE_ATTRIBUTES:
             source = part.get(attribute)
             if source is None:
