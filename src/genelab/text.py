@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 
@@ -35,7 +34,9 @@ def one_line(text: str) -> str:
 
 def markdown(text: str) -> str:
     """Return the text as one line that Markdown shows as it is: no tag, no link, no new cell."""
-    escaped = html.escape(one_line(text), quote=False).replace("\\", "\\\\")
+    escaped = one_line(text)
+    for char, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\\", "\\\\")):
+        escaped = escaped.replace(char, shown)
     return re.sub(r"[|`]|(?<=\])[(\[]", r"\\\g<0>", escaped)
 
 

@@ -22,6 +22,7 @@ from genelab.cli.main import run
 from genelab.config.files import temporary_name
 from genelab.errors import UsageError
 from genelab.scaffold import Kind, project_files, survey
+from genelab.scaffold.code import parsed
 from genelab.scene.sources import is_asset
 
 NAMES = (
@@ -161,6 +162,13 @@ def test_the_name_of_the_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.M
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert not (tmp_path / "PWNED").exists()
     assert (tmp_path / "brought_evil/brought_evil/model" / source.name).is_file()
+
+
+@pytest.mark.parametrize(("path", "text"), [("a.py", "x = (\n"), ("a.py", "x = '\n'"), ("a.toml", 'x = "\n"')])
+def test_what_cannot_be_read_is_not_written(path: str, text: str) -> None:
+    with pytest.raises(UsageError, match="a name in the robot's file breaks it"):
+        parsed(text, path)
+    assert parsed("", path) == ""
 
 
 def test_a_tip_of_any_name_is_found(tmp_path: Path) -> None:
