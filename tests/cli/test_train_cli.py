@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,13 @@ def test_eval_every_beyond_the_budget_evaluates_once_and_says_where_the_best_mod
 def test_resume_goes_on_in_the_same_directory(capfd: pytest.CaptureFixture[str]) -> None:
     assert train("--max-iterations", "1") == 0
     assert run(["train", TASK, "--resume", "run", "--max-iterations", "3"]) == 0
-    assert "completed: 3 iterations, 288 env steps" in capfd.readouterr().out
+    told = re.search(
+        r"completed: 3 iterations, 288 env steps, 192 of them now in [\d.]+ s \(([\d,]+) env steps per second\)",
+        capfd.readouterr().out,
+    )
+    assert told is not None
+    rate = float(told[1].replace(",", ""))
+    assert rate == pytest.approx(json.loads(Path("run/run.json").read_text())["steps_per_second"], rel=0.01)
     assert torch.load("run/resume.pt", weights_only=True)["monitor"]["done"] == 3
 
 

@@ -12,8 +12,10 @@ import click
 from genelab.cli.command import (
     SEED,
     TaskCommand,
+    echo,
     say,
     shortcut_overrides,
+    show,
     simulation_options,
     task_argument,
 )
@@ -196,24 +198,25 @@ def command(
 
 
 def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
-    rate = result.env_steps / result.seconds if result.seconds else 0.0
+    rate = result.env_steps_here / result.seconds if result.seconds else 0.0
     unit = result.unit if result.spent != 1 else result.unit.removesuffix("s")
-    effort = f"{result.spent:,} {unit}, {result.env_steps:,} env steps in {result.seconds:.1f} s"
-    click.echo(f"{result.status}: {effort} ({rate:,.0f} env steps per second)")
-    click.echo(f"run        {result.path}")
-    click.echo(f"checkpoint {result.checkpoint}")
+    here = f", {result.env_steps_here:,} of them now" if result.env_steps_here != result.env_steps else ""
+    effort = f"{result.spent:,} {unit}, {result.env_steps:,} env steps{here} in {result.seconds:.1f} s"
+    echo(f"{result.status}: {effort} ({rate:,.0f} env steps per second)")
+    echo(f"run        {result.path}")
+    echo(f"checkpoint {result.checkpoint}")
     if result.best is not None:
-        click.echo(f"best       {result.best}")
+        echo(f"best       {result.best}")
     if result.traces:
-        click.echo(f"traces     {result.traces[0].parent}")
+        echo(f"traces     {result.traces[0].parent}")
     checkpoint = f"--checkpoint {shlex.quote(str(result.checkpoint))}"
     if result.status == "interrupted":
         go_on = f"--resume {shlex.quote(str(result.path))}" if resumable else checkpoint
-        click.echo(f"go on with: {shlex.join(['genelab', 'train', task, *_imports()])} {go_on}")
+        echo(f"go on with: {shlex.join(['genelab', 'train', task, *_imports()])} {go_on}")
         raise click.exceptions.Exit(130)
     world = "".join(f" {shlex.quote(word)}" for word in _world(task, result.overrides))
-    click.echo(f"judge it:   genelab eval {task} {shlex.quote(str(result.checkpoint))}{world}")
-    click.echo(f"look at it: genelab play {task} {checkpoint}{world}")
+    echo(f"judge it:   genelab eval {task} {shlex.quote(str(result.checkpoint))}{world}")
+    echo(f"look at it: genelab play {task} {checkpoint}{world}")
 
 
 def _world(task: str, overrides: Mapping[str, Any]) -> list[str]:
@@ -283,12 +286,11 @@ def _train_seeds(ctx: click.Context, changes: Mapping[str, Any]) -> None:
             report=report,
             notify=say,
         )
-    from rich.console import Console
 
-    Console().print(seeds_table(runs))
+    show(seeds_table(runs))
     for run in runs:
         if run.state == "failed":
-            click.echo(f"seed {run.seed} failed, exit code {run.exit_code}: {run.last_words} (see {run.log})")
-    click.echo(f"runs       {runs[0].path.parent}")
+            echo(f"seed {run.seed} failed, exit code {run.exit_code}: {run.last_words} (see {run.log})")
+    echo(f"runs       {runs[0].path.parent}")
     states = {run.state for run in runs}
     ctx.exit(1 if "failed" in states else 0 if states == {"completed"} else 130)

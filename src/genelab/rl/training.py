@@ -63,7 +63,11 @@ class TrainResult:
     unit: str
     """What the budget counts, in the plural."""
     env_steps: int
+    """Control steps of all environments since it began."""
+    env_steps_here: int
+    """Those of them since it was resumed."""
     seconds: float
+    """How long it took, since it was resumed."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """What the run's config was changed by, also if the run was resumed."""
     traces: Sequence[Path] = ()
@@ -274,6 +278,7 @@ class Training:
             spent=monitor.done,
             unit=monitor.unit,
             env_steps=monitor.env_steps,
+            env_steps_here=monitor.env_steps_here,
             seconds=seconds,
             overrides=self.spec.overrides,
             traces=trace.files,
