@@ -190,7 +190,7 @@ def test_metadata_props_of_g1_field_by_field(g1: Path) -> None:
 def walk(stack: Stack, world: Path, command: tuple[float, float, float], seconds: float) -> np.ndarray:
     """Mean velocity in the second half, in a world with the stack as its controller: forward, left, turning."""
     about = run.read_metadata(world)
-    robot = run.Simulation(world / "world.xml", about)
+    robot = run.Simulation(run.load_world(world / "world.xml"), about)
     robot.reset(np.random.default_rng(0))
     (group,) = about["obs_groups"].values()
     root = group["terms"][0]["source"]["body"]

@@ -51,7 +51,7 @@ class Mjlab(Target):
         robot = about["entities"][action["entity"]]
         terms = with_past(terms_of(about, self.name), about, action)
         known_terms(terms, TERMS, about, self.name)
-        props = metadata_props(about, action, terms, str(policy.source))
+        props = metadata_props(about, action, terms)
         motions = [term for term in policy.env.commands.terms.values() if isinstance(term, MotionCommand)]
         if motions:
             data = _with_motion(parcel, motions[0], action, terms)
@@ -69,14 +69,12 @@ class Mjlab(Target):
         return [f"{out / 'policy.onnx'} has all in its metadata_props"]
 
 
-def metadata_props(
-    about: Mapping[str, Any], action: Mapping[str, Any], terms: Sequence[StackTerm], run_path: str
-) -> dict[str, str]:
+def metadata_props(about: Mapping[str, Any], action: Mapping[str, Any], terms: Sequence[StackTerm]) -> dict[str, str]:
     """What the file says of itself, as strings."""
     robot = about["entities"][action["entity"]]
     commands = [name for name, one in about["commands"].items() if one["type"] != "GaitClock"]
     return {
-        "run_path": run_path,
+        "run_path": "local",  # theirs: a run of wandb, or this; a path of this machine is nobody's business
         "joint_names": ",".join(robot["joint_names"]),
         "joint_stiffness": _numbers(robot["stiffness"]),
         "joint_damping": _numbers(robot["damping"]),
@@ -87,6 +85,7 @@ def metadata_props(
         "observation_terms_scale": _numbers([1.0] * len(terms)),
         "observation_terms_clip": ",".join(["-inf;inf"] * len(terms)),
         "observation_terms_history_length": ",".join(str(0 if t.history == 1 else t.history) for t in terms),
+        "observation_history_lengths": ",".join(str(term.history) for term in terms),  # the name in BeyondMimic's files
         "observation_terms_flatten_history_dim": _numbers([1.0] * len(terms)),
     }
 
