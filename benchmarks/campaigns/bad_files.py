@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import pickle
 import random
 import shutil
+import sqlite3
 import sys
+import xml.etree.ElementTree as ET
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,13 @@ LIBRARIES = ("Rsl", "Sac", "Skrl", "Games")
 COMMAND = f"touch {forked.CANARY}"
 _SMALL = ("--num-envs", "2")
 _EVAL = (*_SMALL, "--episodes", "2", "--max-steps", "20")
+TARGETS = {
+    "mujoco": (),
+    "hub": ("--with", "episodes=0", "--with", "film_steps=0"),
+    "unitree": (),
+    "mjlab": (),
+}
+"""Targets of exports that need no program from elsewhere, with their settings."""
 
 
 def readers() -> dict[str, list[list[str]]]:
@@ -40,6 +50,25 @@ def readers() -> dict[str, list[list[str]]]:
         "Nan/nan_dump.pt": [["play", "Campaign-Nan-v0", "--replay", "Nan/nan_dump.pt"]],
         "Rsl/eval.json": [["report", "Rsl"]],
     }
+    for folder in ("Deploy", "Bare"):
+        deploying = [["deploy", folder, "--episodes", "1", "--seconds", "0.2", "--report", "r.json", "--log", "l.npz"]]
+        for file in ("policy.onnx", "policy.onnx.metadata.json", "world.xml", "manifest.json"):
+            found[f"{folder}/{file}"] = deploying
+    del found["Bare/manifest.json"]
+    for file in ("policy.onnx.metadata.json", "tables.npz", "world.xml"):
+        found[f"Dance/{file}"] = [["deploy", "Dance", "--check"]]
+    for file in ("motion.npz", "motion.csv"):
+        out = ["--out", "new.npz"]
+        found[file] = [
+            ["motion", "check", file],
+            ["motion", "convert", file, *out],
+            ["motion", "play", file, "--headless"],
+        ]
+    for file, kinds in (("arm.xml", ("reach", "blank")), ("arm.urdf", ("blank",))):
+        found[file] = [["new-task", "ab", "--from", file, "--kind", kind] for kind in kinds]
+    found["meshes/base.obj"] = found["arm.urdf"]
+    found["Sweep/study.db"] = [["sweep", rsl, "--resume", "Sweep"], ["report", "Sweep"]]
+    found["Sweep/trial_0001/run.json"] = found["Sweep/trial_0001/evaluations.json"] = found["Sweep/study.db"]
     for policy in ("policy.ts", "policy.onnx"):
         acting = [["eval", rsl, policy, *_EVAL], ["play", rsl, "--checkpoint", policy, *_SMALL, "--steps", "3"]]
         found[policy] = [*acting, ["export", rsl, policy, "--out", f"new{Path(policy).suffix}"]]
@@ -55,14 +84,15 @@ def readers() -> dict[str, list[list[str]]]:
         found[model] = [
             ["eval", task, model, *_EVAL],
             ["export", task, model, "--out", "new.ts"],
+            *(["export", task, model, "--for", target, *words, "--out", "new"] for target, words in TARGETS.items()),
             ["play", task, "--checkpoint", model, *_SMALL, "--steps", "3"],
             ["train", task, "--checkpoint", model, "--log-dir", "new", "-q"],
         ]
     return found
 
 
-def fixture(home: Path) -> Path:
-    """Runs of four libraries, one that left a dump, and everything made from them."""
+def fixture(home: Path, targets: Iterable[str]) -> Path:
+    """Runs of four libraries, one that left a dump, and everything made from them; what is slow if it is a target."""
     template = home / "template"
     forked.make_runs(template, [*LIBRARIES, "Nan"], home)
     shutil.copy(template / "suite.json", template / "whitelist.json")
@@ -74,7 +104,27 @@ def fixture(home: Path) -> Path:
         outcome = forked.run(words, template, seconds=120.0)
         assert outcome.code == 0, outcome.output
     _write_demos(template / "demos.npz")
+    forked.make_robots(template)
+    small = (*forked.SWEEP, *_SMALL, "--import", forked.TASKS_MODULE, "--log-dir", "Sweep", "-q")
+    slow = {
+        "Sweep": ["sweep", "Campaign-Rsl-v0", *small],
+        "Dance": ["export", "Genelab-Tracking-Flat-Unitree-G1-v0", "pretrained", "--for", "mujoco", "--out", "Dance"],
+        "motion": ["motion", "convert", "squat", "--out", "motion.npz", "--to-fps", "30", "--end", "0.5"],
+    }
+    for words in (words for name, words in slow.items() if any(target.startswith(name) for target in targets)):
+        outcome = forked.run(words, template, seconds=600.0)
+        assert outcome.code == 0, outcome.output
+    (template / "Dance" / "manifest.json").unlink(missing_ok=True)
+    if (template / "motion.npz").exists():
+        _write_csv(template / "motion.npz", template / "motion.csv")
     return template
+
+
+def _write_csv(motion: Path, path: Path) -> None:
+    """The same motion as users have it: root, quaternion with w last, joints."""
+    with np.load(motion) as file:
+        root, quat = file["body_pos_w"][:, 0], file["body_quat_w"][:, 0]
+        np.savetxt(path, np.hstack((root, quat[:, 1:], quat[:, :1], file["joint_pos"])), delimiter=",", fmt="%.6f")
 
 
 def _write_demos(path: Path, steps: int = 6) -> None:
@@ -133,6 +183,12 @@ def spoil(path: Path, rng: random.Random) -> str:
         ways = [_retype_arrays] * 6 + ways
     elif path.suffix == ".ts":
         ways = [_script] * 3 + [_change_archive] * 2 + ways
+    elif path.suffix in (".xml", ".urdf"):
+        ways = [_retype_xml] * 8 + [_entities] + ways
+    elif path.suffix == ".csv":
+        ways = [_retype_csv] * 6 + ways
+    elif path.suffix == ".db":
+        ways = [_retype_study] * 6 + ways
     return rng.choice(ways)(path, rng)
 
 
@@ -323,6 +379,88 @@ def _retype_arrays(path: Path, rng: random.Random) -> str:
     return f"{name} {kind}"
 
 
+WORDS = (
+    *("", "nan", "inf", "-1", "0", "1e30", "9" * 400, "x", "é\u202e", '"""', "a\nb", "$name", "\x1b]0;x\x07"),
+    *("/etc/passwd", "../outside", "file:///etc/passwd", "package://a/../../outside", f"$(touch {forked.CANARY})"),
+    f'" + str(__import__("os").system("{COMMAND}")) + "',
+)
+"""Odd values for attributes of XML and cells of tables."""
+
+
+def _retype_xml(path: Path, rng: random.Random) -> str:
+    """An attribute is odd, an element is gone, doubled, or one that makes many of itself."""
+    root = ET.fromstring(path.read_text())
+    parents = [element for element in root.iter() if len(element)]
+    kind = rng.choice(("attribute", "attribute", "attribute", "new attribute", "gone", "doubled", "replicated"))
+    if kind == "attribute":
+        element = rng.choice([element for element in root.iter() if element.attrib])
+        key = rng.choice(sorted(element.attrib))
+        element.set(key, rng.choice(WORDS).replace("\x1b", "").replace("\x07", ""))
+        done = f"{element.tag} {key}={element.get(key)!r:.60}"
+    elif kind == "new attribute":
+        element = rng.choice(list(root.iter()))
+        key = rng.choice(("file", "mesh", "name", "type", "class", "plugin", "content_type", "nrow", "width", "memory"))
+        element.set(key, rng.choice(("/etc/passwd", "../outside", "x", "100000", "64G")))
+        done = f"{element.tag} {key}={element.get(key)!r}"
+    else:
+        parent = rng.choice(parents)
+        child = rng.choice(list(parent))
+        if kind == "gone":
+            parent.remove(child)
+        elif kind == "doubled":
+            parent.append(child)
+        else:
+            parent.append(ET.fromstring('<replicate count="10000000" offset="1 0 0"><geom size=".1"/></replicate>'))
+        done = f"{child.tag} {kind}"
+    path.write_bytes(ET.tostring(root))
+    return done
+
+
+def _entities(path: Path, rng: random.Random) -> str:
+    """Entities that name a file, or multiply."""
+    file = '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>'
+    laughs = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10 if i else "ha"}">' for i in range(10))
+    kind = rng.choice(("file", "laughs"))
+    text = path.read_text().replace('name="', f'name="&e{"" if kind == "file" else 9};', 1)
+    path.write_text((file if kind == "file" else f"<!DOCTYPE x [{laughs}]>") + text.partition("?>")[2] or text)
+    return f"entities: {kind}"
+
+
+def _retype_csv(path: Path, rng: random.Random) -> str:
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    kind = rng.choice(("cell", "short row", "no rows", "one row", "header", "semicolons"))
+    if kind == "cell":
+        rows[rng.randrange(len(rows))][rng.randrange(len(rows[0]))] = rng.choice(WORDS)
+    elif kind == "short row":
+        rows[rng.randrange(len(rows))].pop()
+    elif kind in ("no rows", "one row"):
+        rows = rows[: kind == "one row"]
+    elif kind == "header":
+        rows.insert(0, ["a"] * len(rows[0]))
+    path.write_text("\n".join((";" if kind == "semicolons" else ",").join(row) for row in rows))
+    return f"csv {kind}"
+
+
+def _retype_study(path: Path, rng: random.Random) -> str:
+    """A row of the study is gone or holds something else."""
+    with contextlib.closing(sqlite3.connect(path)) as study:
+        names = [name for (name,) in study.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        filled = [name for name in names if study.execute(f"SELECT count(*) FROM {name}").fetchone()[0]]
+        table = rng.choice(sorted(filled))
+        columns = [row[1] for row in study.execute(f"PRAGMA table_info({table})")]
+        column = rng.choice(columns)
+        if rng.random() < 0.2:
+            study.execute(f"DELETE FROM {table}")
+            done = f"{table} emptied"
+        else:
+            value = rng.choice((None, "null", "x", -1, 10**12, "9" * 50, "nan", "{}"))
+            with contextlib.suppress(sqlite3.IntegrityError):
+                study.execute(f"UPDATE {table} SET {column} = ?", (value,))
+            done = f"{table}.{column} = {value!r:.20}"
+        study.commit()
+    return done
+
+
 def _script(path: Path, rng: random.Random) -> str:
     """A TorchScript policy that does something else when it is called."""
     import torch
@@ -352,16 +490,19 @@ def _script(path: Path, rng: random.Random) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the campaign; returns 1 if a file broke a promise."""
-    options = forked.options(__doc__, count=500).parse_args(argv)
+    options = forked.options(__doc__, tries=600).parse_args(argv)
     forked.import_everything()
     tally = forked.Tally(verbose=options.verbose)
+    commands = readers()
+    if options.only:
+        chosen = {path: [words for words in lines if options.only in words] for path, lines in commands.items()}
+        commands = {path: lines for path, lines in chosen.items() if lines}
+    drawn = {n: random.Random(f"{options.seed}:{n}") for n in range(options.first, options.first + options.tries)}
+    targets = {number: rng.choice(sorted(commands)) for number, rng in drawn.items()}
     with forked.sandbox() as home:
-        template = fixture(home)
-        commands = readers()
-        for number in range(options.first, options.first + options.count):
-            rng = random.Random(f"{options.seed}:{number}")
-            scratch = forked.fresh_scratch(home, template)
-            target = rng.choice(sorted(commands))
+        template = fixture(home, targets.values())
+        for number, target in targets.items():
+            scratch, rng = forked.fresh_scratch(home, template), drawn[number]
             done = spoil(scratch / target, rng)
             outcome = forked.run(rng.choice(commands[target]), scratch, seconds=options.seconds)
             tally.add(number, f"{target}: {done}\n    genelab ", outcome, outcome.complaints(scratch))

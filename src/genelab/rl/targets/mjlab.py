@@ -74,7 +74,7 @@ def metadata_props(about: Mapping[str, Any], action: Mapping[str, Any], terms: S
     robot = about["entities"][action["entity"]]
     commands = [name for name, one in about["commands"].items() if one["type"] != "GaitClock"]
     return {
-        "run_path": "local",  # theirs: a run of wandb, or this; a path of this machine is nobody's business
+        "run_path": "local",  # as theirs without wandb: a path of the exporting machine says nothing to a reader
         "joint_names": ",".join(robot["joint_names"]),
         "joint_stiffness": _numbers(robot["stiffness"]),
         "joint_damping": _numbers(robot["damping"]),
