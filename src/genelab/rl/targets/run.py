@@ -33,6 +33,7 @@ import traceback
 import warnings
 import xml.etree.ElementTree as ET
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -245,7 +246,7 @@ def read_tables(folder: Path, about: dict[str, Any]) -> dict[str, Array]:
                 raise Refused(f"{path} unpacks to more than any export has")
         with np.load(path, allow_pickle=False) as file:
             tables = {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError) as error:
         raise Refused(f"{path} is damaged: {error}") from error
     for name, shape in about["tables"].items():
         found = list(tables[name].shape) if name in tables else None
