@@ -67,7 +67,10 @@ def readers() -> dict[str, list[list[str]]]:
     for file, kinds in (("arm.xml", ("reach", "blank")), ("arm.urdf", ("blank",))):
         found[file] = [["new-task", "ab", "--from", file, "--kind", kind] for kind in kinds]
     found["meshes/base.obj"] = found["arm.urdf"]
-    found["Sweep/study.db"] = [["sweep", rsl, "--resume", "Sweep"], ["report", "Sweep"]]
+    found["Sweep/study.db"] = [
+        ["sweep", rsl, "--resume", "Sweep", "--import", forked.TASKS_MODULE, "-q"],
+        ["report", "Sweep"],
+    ]
     found["Sweep/trial_0001/run.json"] = found["Sweep/trial_0001/evaluations.json"] = found["Sweep/study.db"]
     for policy in ("policy.ts", "policy.onnx"):
         acting = [["eval", rsl, policy, *_EVAL], ["play", rsl, "--checkpoint", policy, *_SMALL, "--steps", "3"]]

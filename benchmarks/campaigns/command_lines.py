@@ -100,6 +100,12 @@ CALLABLES = (
 )
 SLOW = {"seeds", "parallel", "ranks", "gpus", "nnodes", "launcher", "vis"}
 """Options that start processes of their own or serve until they are stopped; they are tried elsewhere."""
+OF_RUN = {
+    **dict.fromkeys(("--command", "--seconds", "--episodes", "--seed"), NUMBERS),
+    **dict.fromkeys(("--log", "--report", "--script"), WORDS),
+    **dict.fromkeys(("--check", "--directions"), ()),
+}
+"""Options of `deploy`, which its `run.py` parses, with values of their type."""
 TASKS = (TASK, "Campaign-Sac-v0", "Campaign-Skrl-v0", "Campaign-Games-v0")
 
 
@@ -179,6 +185,10 @@ class Mutator:
 
     def _option(self, command: click.Command, words: list[str], rng: random.Random) -> None:
         """An option of the command with a value of its type, or with anything."""
+        if command.name == "deploy":
+            name = rng.choice(sorted(OF_RUN))
+            words.extend([name, rng.choice(OF_RUN[name])] if OF_RUN[name] else [name])
+            return
         known = [one for one in command.params if isinstance(one, click.Option) and one.name not in SLOW]
         if not known:
             return

@@ -122,7 +122,8 @@ class Search(Job):
     def check(self, path: Path, reference: Path, bad: list[str]) -> str:
         if not ended(path):
             bad.append("its trainings go on")
-        outcome, end = again(["sweep", self.task, "--resume", str(path), "-q"], path, bad), "resumed"
+        resume = ["sweep", self.task, "--resume", str(path), "--import", forked.TASKS_MODULE, "-q"]
+        outcome, end = again(resume, path, bad), "resumed"
         if outcome.code == 2:  # nothing was recorded yet, and the line says to begin again
             outcome, end = again(self.start(path), path, bad), "begun again"
         if outcome.code != 0:

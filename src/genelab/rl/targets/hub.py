@@ -98,7 +98,8 @@ def model_card(about: Mapping[str, Any], report: Mapping[str, Any], files: Mappi
         "```",
         "",
         "`run.py` drives the policy in plain MuJoCo from `policy.onnx.metadata.json` alone, which defines its "
-        "observations, actions, drives, commands and start. It first repeats the sixteen golden rows of the metadata.",
+        "observations, actions, drives, commands and start. It first checks the files against `manifest.json`, and "
+        "repeats the golden rows and the rollout of the metadata.",
     ]
     if report:
         lines += ["", "## How it was judged", "", *_figures(report)]

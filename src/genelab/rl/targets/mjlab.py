@@ -66,7 +66,12 @@ class Mjlab(Target):
         return {"policy.onnx": with_metadata(data, folded, props)}
 
     def next_steps(self, out: Path, metadata: Mapping[str, Any]) -> Sequence[str]:
-        return [f"{out / 'policy.onnx'} has all in its metadata_props"]
+        steps = [f"{out / 'policy.onnx'} has all in its metadata_props"]
+        if any(command["type"] == "GaitClock" for command in metadata["commands"].values()):
+            steps.append(
+                "it observes gait_phase and past commands, which mjlab 1.6 does not make: add them to the reader"
+            )
+        return steps
 
 
 def metadata_props(about: Mapping[str, Any], action: Mapping[str, Any], terms: Sequence[StackTerm]) -> dict[str, str]:
