@@ -1100,11 +1100,11 @@ def check_rollout(robot: Simulation, policy: Policy, about: dict[str, Any], reco
         wanted, found = np.array(recorded[key], dtype=float), np.array(made[key])
         if wanted.shape != found.shape:
             raise Refused(f"the rollout's {key} are of shape {wanted.shape}, here {found.shape}: export it again")
-        error = np.abs(found - wanted) / np.maximum(1.0, np.abs(wanted))
-        if not (error <= tolerance).all():
+        apart = np.abs(found - wanted) / np.maximum(1.0, np.abs(wanted))
+        if not (apart <= tolerance).all():
             raise Refused(
                 f"the export does not repeat its recorded rollout: {key.replace('_', ' ')} differ by "
-                f"{error.max():.3g}, more than {tolerance:g}. Its metadata or its world were changed{other}: export it "
+                f"{apart.max():.3g}, more than {tolerance:g}. Its metadata or its world were changed{other}: export it "
                 "again"
             )
 
