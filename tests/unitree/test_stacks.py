@@ -99,7 +99,7 @@ def test_metadata_props_of_go1_field_by_field(home: Path) -> None:
     assert props["observation_names"] == list(WIDTHS)
     assert props["observation_terms_history_length"] == ["0", "0", "0", "0", "0", "52", "2"]
     assert props["observation_history_lengths"] == ["1", "1", "1", "1", "1", "52", "2"]
-    assert props["run_path"] == ["local"]  # and no path of this machine
+    assert props["run_path"] == [GO1]  # the directory's name, and no path of this machine
     assert {float(value) for value in props["observation_terms_flatten_history_dim"]} == {1.0}
 
 
