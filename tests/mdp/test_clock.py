@@ -211,7 +211,7 @@ def test_who_runs_an_export_makes_the_same_script_of_changing_commands(make_env:
 
 
 @pytest.mark.parametrize("run_out", [0.0, 0.025])
-def test_who_runs_an_export_has_the_same_clock_over_starts_and_stops(make_env: MakeEnv, run_out: float) -> None:
+def test_the_clock_of_an_export_equals_the_one_of_the_lab(make_env: MakeEnv, run_out: float) -> None:
     """Command by command the same sine and cosine: the first step of a walk shows the clock one step on."""
     env = walker(make_env)
     clock, twist = get_clock(env, "gait"), env.commands.term("twist")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,9 @@ def with_manifest(files: Mapping[str, bytes], about: Mapping[str, Any]) -> dict[
     return {**files, MANIFEST: (json.dumps(manifest, indent=2) + "\n").encode()}
 
 
-def with_rollout(files: Mapping[str, bytes], about: Mapping[str, Any], parcel: Parcel) -> dict[str, bytes]:
+def with_rollout(
+    files: Mapping[str, bytes], about: Mapping[str, Any], notify: Callable[[str], None]
+) -> dict[str, bytes]:
     """The files of an export, with a rollout of the whole loop by `run.py` in their metadata.
 
     A task with terms that `run.py` does not know has none: its user has to add them there.
@@ -56,7 +58,7 @@ def with_rollout(files: Mapping[str, bytes], about: Mapping[str, Any], parcel: P
             runner = Runner(Path(home), seed=0)
             made = rollout(runner.robot, runner.policy, runner.about)
         except (Refused, Stopped) as error:
-            parcel.notify(f"run.py cannot run this policy, so that the export has no recorded rollout: {error}")
+            notify(f"run.py cannot run this policy, so that the export has no recorded rollout: {error}")
             return dict(files)
     told = {**about, "schema_version": SCHEMA, "rollout": made}
     return {**files, METADATA: as_text(told).encode()}
@@ -82,7 +84,7 @@ class Plain(Target):
             **pack(parcel.policy.env.scene.spec),
             "run.py": Path(__file__).with_name("run.py").read_bytes(),
         }
-        return with_rollout(files, policy.metadata, parcel)
+        return with_rollout(files, policy.metadata, parcel.notify)
 
     def next_steps(self, out: Path, metadata: Mapping[str, Any]) -> list[str]:
         return [f"to run it: genelab deploy {out}, or without genelab: python {out / 'run.py'}"]
