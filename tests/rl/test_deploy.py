@@ -18,6 +18,7 @@ import pytest
 
 from genelab.rl import export_for
 from genelab.rl.targets import run
+from genelab.rl.targets.plain import with_rollout
 from genelab.rl.targets.run import METADATA, POLICY, WORLD, Policy, Runner, Stopped, main
 
 pytestmark = pytest.mark.xdist_group("deploy")
@@ -179,6 +180,18 @@ def test_metadata_out_of_bounds_or_shape_are_refused(
     folder, (changed, message) = copy(), SHAPES[name]
     change(folder, changed)
     assert message in refusal(folder, capfd)
+
+
+def test_a_policy_that_run_cannot_run_is_exported_without_a_rollout(exports: Callable[[str], Path]) -> None:
+    folder, said = exports(PENDULUM), []
+    about = json.loads((folder / METADATA).read_text())
+    about["actions"][0]["type"] = "RiddleAction"
+    del about["rollout"], about["schema_version"]
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "manifest.json"}
+    files[METADATA] = json.dumps(about).encode()
+    assert with_rollout(files, about, said.append) == files
+    (line,) = said
+    assert "the action RiddleAction is not known here" in line
 
 
 def test_an_export_of_before_runs_with_a_word_of_warning(
