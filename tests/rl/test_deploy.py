@@ -183,7 +183,8 @@ def test_metadata_out_of_bounds_or_shape_are_refused(
 
 
 def test_a_policy_that_run_cannot_run_is_exported_without_a_rollout(exports: Callable[[str], Path]) -> None:
-    folder, said = exports(PENDULUM), []
+    folder = exports(PENDULUM)
+    said: list[str] = []
     about = json.loads((folder / METADATA).read_text())
     about["actions"][0]["type"] = "RiddleAction"
     del about["rollout"], about["schema_version"]

@@ -104,7 +104,7 @@ ROLLOUT_TOLERANCES = {
     "velocities_after": 1e-3,
 }
 """Largest difference from a recorded control step, absolute up to 1 and relative above it. An error of 1e-6 in the
-network's answers makes 1e-5 in velocities; 1 % of gravity, 2 % of mass or gains of a walking robot make 1e-2 and more."""
+network's answers is 1e-5 in velocities; 1 % of gravity, 2 % of mass or gains of a walking robot are 1e-2 or more."""
 BOUNDS: dict[str, tuple[float, float]] = {
     "step_dt": (1e-4, 1.0),
     "physics_dt": (1e-5, 0.1),
