@@ -70,7 +70,7 @@ class Training(Job):
         if not same(weights(reference / final), weights(path / final)):
             bad.append("other weights than the undisturbed run")
             return "different"
-        left_behind(path, bad)
+        left_behind(path, outcome, bad)
         return "bit for bit"
 
 
@@ -98,14 +98,14 @@ class Writer(Job):
         if outcome.code != 0:
             bad.append(f"the same command ended with {outcome.code}: {outcome.output.strip()[-200:]}")
             return "failed"
-        left_behind(path, bad)
+        left_behind(path, outcome, bad)
         if self._content(path) != wanted:
             bad.append("other files than those of an undisturbed command")
             return "different"
         return "repeated"
 
     def _content(self, path: Path) -> dict[str, bytes]:
-        files = [one for one in path.rglob("*") if one.is_file() and one.suffix != ".tmp"]
+        files = [one for one in path.rglob("*") if one.is_file() and ".tmp" not in str(one.relative_to(path))]
         return {str(one.relative_to(path)): one.read_bytes() for one in files if one.name not in self.dated}
 
 
@@ -134,7 +134,7 @@ class Search(Job):
             bad.append(f"trials ended as {trials}")
         if (report := again(["report", str(path), "--out", f"{path}.html"], path, bad)).code != 0:
             bad.append(f"report ended with {report.code}: {report.output.strip()[-200:]}")
-        left_behind(path, bad)
+        left_behind(path, outcome, bad)
         return end
 
 
@@ -146,9 +146,10 @@ def again(words: Sequence[str], path: Path, bad: list[str]) -> forked.Outcome:
     return outcome
 
 
-def left_behind(path: Path, bad: list[str]) -> None:
-    """Temporary files are bad."""
-    if leftovers := list(path.rglob(".*.tmp")):
+def left_behind(path: Path, outcome: forked.Outcome, bad: list[str]) -> None:
+    """Temporary files and directories are bad, unless the command that came after names them."""
+    leftovers = [one for one in path.rglob(".*.tmp") if one.name not in outcome.output]
+    if leftovers := [one for one in leftovers if not one.parent.name.endswith(".tmp")]:
         bad.append(f"{len(leftovers)} temporary files are left")
 
 
