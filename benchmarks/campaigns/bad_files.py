@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import io
-import json
-import os
-import pickle
 import random
 import shutil
 import sys
-import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.campaigns import forked
+from benchmarks.campaigns.spoil import spoil
 
 LIBRARIES = ("Rsl", "Sac", "Skrl", "Games")
-COMMAND = f"touch {forked.CANARY}"
 _SMALL = ("--num-envs", "2")
 _EVAL = (*_SMALL, "--episodes", "2", "--max-steps", "20")
+TARGETS = {
+    "mujoco": (),
+    "hub": ("--with", "episodes=0", "--with", "film_steps=0"),
+    "unitree": (),
+    "mjlab": (),
+}
+"""Targets of exports that need no program from elsewhere, with their settings."""
 
 
 def readers() -> dict[str, list[list[str]]]:
@@ -40,6 +42,28 @@ def readers() -> dict[str, list[list[str]]]:
         "Nan/nan_dump.pt": [["play", "Campaign-Nan-v0", "--replay", "Nan/nan_dump.pt"]],
         "Rsl/eval.json": [["report", "Rsl"]],
     }
+    for folder in ("Deploy", "Bare"):
+        deploying = [["deploy", folder, "--episodes", "1", "--seconds", "0.2", "--report", "r.json", "--log", "l.npz"]]
+        for file in ("policy.onnx", "policy.onnx.metadata.json", "world.xml", "manifest.json"):
+            found[f"{folder}/{file}"] = deploying
+    del found["Bare/manifest.json"]
+    for file in ("policy.onnx.metadata.json", "tables.npz", "world.xml"):
+        found[f"Dance/{file}"] = [["deploy", "Dance", "--check"]]
+    for file in ("motion.npz", "motion.csv"):
+        out = ["--out", "new.npz"]
+        found[file] = [
+            ["motion", "check", file],
+            ["motion", "convert", file, *out],
+            ["motion", "play", file, "--headless"],
+        ]
+    for file, kinds in (("arm.xml", ("reach", "blank")), ("arm.urdf", ("blank",))):
+        found[file] = [["new-task", "ab", "--from", file, "--kind", kind] for kind in kinds]
+    found["meshes/base.obj"] = found["arm.urdf"]
+    found["Sweep/study.db"] = [
+        ["sweep", rsl, "--resume", "Sweep", "--import", forked.TASKS_MODULE, "-q"],
+        ["report", "Sweep"],
+    ]
+    found["Sweep/trial_0001/run.json"] = found["Sweep/trial_0001/evaluations.json"] = found["Sweep/study.db"]
     for policy in ("policy.ts", "policy.onnx"):
         acting = [["eval", rsl, policy, *_EVAL], ["play", rsl, "--checkpoint", policy, *_SMALL, "--steps", "3"]]
         found[policy] = [*acting, ["export", rsl, policy, "--out", f"new{Path(policy).suffix}"]]
@@ -55,14 +79,15 @@ def readers() -> dict[str, list[list[str]]]:
         found[model] = [
             ["eval", task, model, *_EVAL],
             ["export", task, model, "--out", "new.ts"],
+            *(["export", task, model, "--for", target, *words, "--out", "new"] for target, words in TARGETS.items()),
             ["play", task, "--checkpoint", model, *_SMALL, "--steps", "3"],
             ["train", task, "--checkpoint", model, "--log-dir", "new", "-q"],
         ]
     return found
 
 
-def fixture(home: Path) -> Path:
-    """Runs of four libraries, one that left a dump, and everything made from them."""
+def fixture(home: Path, targets: Iterable[str]) -> Path:
+    """Runs of four libraries, one that left a dump, and everything made from them; what is slow if it is a target."""
     template = home / "template"
     forked.make_runs(template, [*LIBRARIES, "Nan"], home)
     shutil.copy(template / "suite.json", template / "whitelist.json")
@@ -74,7 +99,27 @@ def fixture(home: Path) -> Path:
         outcome = forked.run(words, template, seconds=120.0)
         assert outcome.code == 0, outcome.output
     _write_demos(template / "demos.npz")
+    forked.make_robots(template)
+    small = (*forked.SWEEP, *_SMALL, "--import", forked.TASKS_MODULE, "--log-dir", "Sweep", "-q")
+    slow = {
+        "Sweep": ["sweep", "Campaign-Rsl-v0", *small],
+        "Dance": ["export", "Genelab-Tracking-Flat-Unitree-G1-v0", "pretrained", "--for", "mujoco", "--out", "Dance"],
+        "motion": ["motion", "convert", "squat", "--out", "motion.npz", "--to-fps", "30", "--end", "0.5"],
+    }
+    for words in (words for name, words in slow.items() if any(target.startswith(name) for target in targets)):
+        outcome = forked.run(words, template, seconds=600.0)
+        assert outcome.code == 0, outcome.output
+    (template / "Dance" / "manifest.json").unlink(missing_ok=True)
+    if (template / "motion.npz").exists():
+        _write_csv(template / "motion.npz", template / "motion.csv")
     return template
+
+
+def _write_csv(motion: Path, path: Path) -> None:
+    """The same motion as users have it: root, quaternion with w last, joints."""
+    with np.load(motion) as file:
+        root, quat = file["body_pos_w"][:, 0], file["body_quat_w"][:, 0]
+        np.savetxt(path, np.hstack((root, quat[:, 1:], quat[:, :1], file["joint_pos"])), delimiter=",", fmt="%.6f")
 
 
 def _write_demos(path: Path, steps: int = 6) -> None:
@@ -90,278 +135,21 @@ def _write_demos(path: Path, steps: int = 6) -> None:
     env.close()
 
 
-class Bomb:
-    """Runs a command when it is unpickled."""
-
-    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
-        return os.system, (COMMAND,)
-
-
-VALUES: tuple[Any, ...] = (
-    *(
-        None,
-        True,
-        0,
-        -1,
-        5,
-        1e308,
-        float("nan"),
-        10**400,
-        2**63,
-        "",
-        "x",
-        "\ud800",
-        "a" * 10_000,
-        [],
-        {},
-        [[]],
-        [1, "a"],
-    ),
-    *({"a": 1}, "os:system", "subprocess:check_output", "this:s", "../../etc/passwd", "<script>alert(1)</script>"),
-    *({"__type__": "subprocess:Popen", "args": COMMAND}, {"__callable__": "os:system"}, {"__float__": "nan"}),
-)
-
-
-def spoil(path: Path, rng: random.Random) -> str:
-    """Change a file in one of the ways that suit its kind; returns what was done."""
-    ways: list[Callable[[Path, random.Random], str]] = [_cut, _flip, _zero, _append, _replace]
-    if path.suffix == ".json":
-        ways = [_retype_json] * 12 + ways + [_nest, _swap_json]
-    elif path.suffix in (".pt", ".zip"):
-        ways = [_retype_tensors] * 6 + [_poison] * 2 + [_change_archive] * 2 + ways
-    elif path.suffix == ".npz":
-        ways = [_retype_arrays] * 6 + ways
-    elif path.suffix == ".ts":
-        ways = [_script] * 3 + [_change_archive] * 2 + ways
-    return rng.choice(ways)(path, rng)
-
-
-def _cut(path: Path, rng: random.Random) -> str:
-    data = path.read_bytes()
-    size = rng.choice((0, 1, len(data) // 2, rng.randrange(len(data)), len(data) - 1))
-    path.write_bytes(data[:size])
-    return f"cut to {size} bytes"
-
-
-def _flip(path: Path, rng: random.Random) -> str:
-    data = bytearray(path.read_bytes())
-    count = rng.choice((1, 8, 200))
-    for _ in range(count):
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    path.write_bytes(data)
-    return f"{count} bits flipped"
-
-
-def _zero(path: Path, rng: random.Random) -> str:
-    data = bytearray(path.read_bytes())
-    start = rng.randrange(len(data))
-    data[start : start + 512] = bytes(min(512, len(data) - start))
-    path.write_bytes(data)
-    return f"zeros from byte {start}"
-
-
-def _append(path: Path, rng: random.Random) -> str:
-    with open(path, "ab") as file:
-        file.write(rng.randbytes(1000))
-    return "junk at the end"
-
-
-def _replace(path: Path, rng: random.Random) -> str:
-    kind = rng.choice(("html", "directory", "missing", "fifo", "noise", "loop"))
-    path.unlink()
-    if kind == "directory":
-        path.mkdir()
-    elif kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "loop":
-        path.symlink_to(path.name)
-    elif kind != "missing":
-        path.write_bytes(b"<!doctype html><p>404" if kind == "html" else rng.randbytes(5000))
-    return f"replaced: {kind}"
-
-
-def _nest(path: Path, rng: random.Random) -> str:
-    path.write_text("[" * 100_000)
-    return "100,000 brackets"
-
-
-def _swap_json(path: Path, rng: random.Random) -> str:
-    other = rng.choice([one for one in path.parent.rglob("*.json") if one != path] or [path])
-    path.write_bytes(other.read_bytes())
-    return f"swapped with {other.name}"
-
-
-def _retype(value: Any, rng: random.Random, values: Sequence[Any]) -> tuple[Any, str]:
-    """The value with something in it replaced or taken away, and where."""
-    children: list[Any] = list(value) if isinstance(value, dict) else list(range(len(value))) if _is_list(value) else []
-    if not children or rng.random() < 0.15:
-        return rng.choice(values), ""
-    key = rng.choice(children)
-    changed = dict(value) if isinstance(value, dict) else list(value)
-    if rng.random() < 0.1:
-        del changed[key]
-        return changed, f".{key} deleted"
-    changed[key], where = _retype(changed[key], rng, values)
-    return changed, f".{key}{where}"
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _retype_json(path: Path, rng: random.Random) -> str:
-    content = json.loads(path.read_text())
-    entities = content.get("scene", {}).get("entities") if isinstance(content, dict) else None
-    if entities and rng.random() < 0.2:
-        entities["robot"] |= {"spec": "os:system", "spec_args": {"command": COMMAND}}
-        where = "spec os:system"
-    else:
-        content, where = _retype(content, rng, VALUES)
-    path.write_text(json.dumps(content))
-    return f"retyped {where}"
-
-
-def _retype_tensors(path: Path, rng: random.Random) -> str:
-    import torch
-
-    if path.suffix == ".zip":
-        return _retype_entry(path, rng)
-    content = torch.load(path, weights_only=True, map_location="cpu")
-    values = (
-        *(one for one in VALUES if one != 10**400),
-        torch.zeros(3),
-        torch.full((2, 2), float("nan")),
-        torch.ones(0),
-    )
-    content, where = _retype(content, rng, values)
-    torch.save(content, path)
-    return f"retyped {where}"
-
-
-def _retype_entry(path: Path, rng: random.Random) -> str:
-    """One of the parts of an SB3 checkpoint."""
-    with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    name = rng.choice(sorted(parts))
-    part = path.with_name(f"part{Path(name).suffix or '.json'}")
-    part.write_bytes(parts[name])
-    if part.suffix == ".pth":
-        part = part.rename(part.with_suffix(".pt"))
-        done = _retype_tensors(part, rng)
-    else:
-        try:
-            done = _retype_json(part, rng)
-        except ValueError:
-            done = _flip(part, rng)
-    parts[name] = part.read_bytes()
-    part.unlink()
-    _write_archive(path, parts)
-    return f"{name} {done}"
-
-
-def _poison(path: Path, rng: random.Random) -> str:
-    """A pickle that runs a command, as torch writes it, as it used to, or as a part of what was there."""
-    import torch
-
-    kind = rng.choice(("zip", "legacy", "pickle", "inside"))
-    if kind == "pickle":
-        path.write_bytes(pickle.dumps(Bomb()))
-    elif kind == "inside" and path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            parts = {name: archive.read(name) for name in archive.namelist()}
-        for name in (name for name in parts if name.endswith(".pth")):
-            torch.save({"state": Bomb()}, buffer := io.BytesIO())
-            parts[name] = buffer.getvalue()
-        _write_archive(path, parts)
-    elif kind == "inside":
-        content = torch.load(path, weights_only=True, map_location="cpu")
-        content[rng.choice(sorted(content))] = Bomb()
-        torch.save(content, path)
-    else:
-        torch.save({"model": Bomb()}, path, _use_new_zipfile_serialization=kind == "zip")
-    return f"malicious {kind}"
-
-
-def _change_archive(path: Path, rng: random.Random) -> str:
-    with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    name = rng.choice(sorted(parts))
-    kind = rng.choice(("dropped", "emptied", "junk", "escapes"))
-    if kind == "dropped":
-        del parts[name]
-    else:
-        parts["../../outside" if kind == "escapes" else name] = b"" if kind == "emptied" else rng.randbytes(100)
-    _write_archive(path, parts)
-    return f"{name} {kind}"
-
-
-def _write_archive(path: Path, parts: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-
-
-def _retype_arrays(path: Path, rng: random.Random) -> str:
-    with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files}
-    name = rng.choice(sorted(arrays))
-    old = arrays[name]
-    kinds: dict[str, Callable[[], Any]] = {
-        "bombs": lambda: np.array([Bomb()], dtype=object),
-        "text": lambda: old.astype(str),
-        "complex": lambda: old.astype(complex),
-        "dates": lambda: np.zeros(old.shape, "datetime64[s]"),
-        "records": lambda: np.zeros(old.shape, [("a", float)]),
-        "scalar": lambda: np.float64(1),
-        "empty": lambda: old[:0],
-        "nan": lambda: np.full(old.shape, np.nan),
-        "short": lambda: old[:-1],
-    }
-    kind = rng.choice(sorted(kinds))
-    arrays[name] = kinds[kind]()
-    np.savez(path, **arrays)
-    return f"{name} {kind}"
-
-
-def _script(path: Path, rng: random.Random) -> str:
-    """A TorchScript policy that does something else when it is called."""
-    import torch
-
-    bodies = {
-        "saves": f"torch.save(obs, '{forked.CANARY}')\n        return obs",
-        "overwrites": "torch.from_file('../outside', shared=True, size=2)\n        return obs",
-        "raises": "raise ValueError('no')",
-        "narrow": "return obs[:, :0]",
-        "text": "return 'left'",
-        "nan": "return obs[:, :1] * float('nan')",
-    }
-    kind = rng.choice(sorted(bodies))
-    source = f"import torch\nclass Policy(torch.nn.Module):\n    def forward(self, obs):\n        {bodies[kind]}\n"
-    module = path.with_name("spoiled_policy.py")
-    module.write_text(source)
-    space: dict[str, Any] = {}
-    try:
-        exec(compile(source, str(module), "exec"), space)
-        torch.jit.script(space["Policy"]()).save(str(path))
-    except Exception as error:  # the compiler may not take it: then it is no policy anybody can be sent
-        return f"{kind}: {type(error).__name__}, {_flip(path, rng)}"
-    finally:
-        module.unlink()
-    return f"script {kind}"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the campaign; returns 1 if a file broke a promise."""
-    options = forked.options(__doc__, count=500).parse_args(argv)
+    options = forked.options(__doc__, tries=600).parse_args(argv)
     forked.import_everything()
     tally = forked.Tally(verbose=options.verbose)
+    commands = readers()
+    if options.only:
+        chosen = {path: [words for words in lines if options.only in words] for path, lines in commands.items()}
+        commands = {path: lines for path, lines in chosen.items() if lines}
+    drawn = {n: random.Random(f"{options.seed}:{n}") for n in range(options.first, options.first + options.tries)}
+    targets = {number: rng.choice(sorted(commands)) for number, rng in drawn.items()}
     with forked.sandbox() as home:
-        template = fixture(home)
-        commands = readers()
-        for number in range(options.first, options.first + options.count):
-            rng = random.Random(f"{options.seed}:{number}")
-            scratch = forked.fresh_scratch(home, template)
-            target = rng.choice(sorted(commands))
+        template = fixture(home, targets.values())
+        for number, target in targets.items():
+            scratch, rng = forked.fresh_scratch(home, template), drawn[number]
             done = spoil(scratch / target, rng)
             outcome = forked.run(rng.choice(commands[target]), scratch, seconds=options.seconds)
             tally.add(number, f"{target}: {done}\n    genelab ", outcome, outcome.complaints(scratch))

@@ -38,7 +38,20 @@ LINES = (
     f"eval {TASK} policy.ts --num-envs 2 --episodes 2 --max-steps 20 --stochastic",
     f"export {TASK} Rsl --format torchscript --out new.ts",
     f"export {TASK} Rsl/model_final.pt --format onnx --opset 17 --out new.onnx",
+    *(f"export {TASK} Rsl --for {target} --out new" for target in ("mujoco", "mjlab", "unitree")),
+    f"export {TASK} Rsl --for hub --with episodes=0 --with film_steps=0 --with license=mit --out new",
+    f"eval {TASK} Rsl --robustness --num-envs 2 --episodes 2 --max-steps 5",
     "report Rsl --out r.html --x steps",
+    *3 * ("deploy Deploy --episodes 1 --seconds 0.2 --seed 1 --report r.json --log l.npz",),
+    "deploy Deploy --check",
+    "motion check squat --task Genelab-Tracking-Flat-Unitree-G1-v0",
+    "motion convert squat --out new.npz --to-fps 30 --start 0.1 --end 0.5 --smooth 5",
+    "motion play squat --headless --max-steps 3",
+    *2 * ("new-task ab --from arm.xml --kind reach --dir new",),
+    "new-task ab --from arm.urdf --fixed-base",
+    f"sweep {TASK} {shlex.join(forked.SWEEP)} --num-envs 2 --import {forked.TASKS_MODULE} --log-dir new -q",
+    f"sweep {TASK} --resume Rsl",
+    "doctor --json",
     f"benchmark runtime {TASK} --num-envs 2 --num-steps 2 --warmup-steps 1 --out b --formatter schema,json,summary",
     f"benchmark startup {TASK} --num-envs 2 --top-n 3 --out b",
     f"benchmark training {TASK} --num-envs 2 --max-iterations 1 --out b --rl-library rsl_rl",
@@ -87,6 +100,12 @@ CALLABLES = (
 )
 SLOW = {"seeds", "parallel", "ranks", "gpus", "nnodes", "launcher", "vis"}
 """Options that start processes of their own or serve until they are stopped; they are tried elsewhere."""
+OF_RUN = {
+    **dict.fromkeys(("--command", "--seconds", "--episodes", "--seed"), NUMBERS),
+    **dict.fromkeys(("--log", "--report", "--script"), WORDS),
+    **dict.fromkeys(("--check", "--directions"), ()),
+}
+"""Options of `deploy`, which its `run.py` parses, with values of their type."""
 TASKS = (TASK, "Campaign-Sac-v0", "Campaign-Skrl-v0", "Campaign-Games-v0")
 
 
@@ -94,6 +113,7 @@ def fixture(home: Path) -> Path:
     """A working directory with a run, its exports, a suite and a bundle."""
     template = home / "template"
     forked.make_runs(template, ["Rsl"], home)
+    forked.make_robots(template)
     (template / "binary").write_bytes(bytes(range(256)) * 16)
     (template / "empty").touch()
     (template / "directory").mkdir()
@@ -127,14 +147,15 @@ def command_of(words: Sequence[str]) -> click.Command:
 class Mutator:
     """Makes odd lines; the same ones for the same seed and number."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, lines: Sequence[str] = LINES) -> None:
         self._seed = seed
+        self._lines = lines
         self._fields = {task: config_fields(task) for task in TASKS}
 
     def line(self, number: int) -> list[str]:
         """The line of a number: a valid one with one to three changes."""
         rng = random.Random(f"{self._seed}:{number}")
-        words = shlex.split(rng.choice(LINES))
+        words = shlex.split(rng.choice(self._lines))
         option, override = partial(self._option, command_of(words)), partial(self._override, self._fields_of(words))
         changes = (self._drop, self._double, self._swap, self._replace, option, override)
         for change in rng.choices(changes, weights=(1, 1, 1, 3, 5, 9), k=rng.choice((1, 1, 2, 3))):
@@ -164,6 +185,10 @@ class Mutator:
 
     def _option(self, command: click.Command, words: list[str], rng: random.Random) -> None:
         """An option of the command with a value of its type, or with anything."""
+        if command.name == "deploy":
+            name = rng.choice(sorted(OF_RUN))
+            words.extend([name, rng.choice(OF_RUN[name])] if OF_RUN[name] else [name])
+            return
         known = [one for one in command.params if isinstance(one, click.Option) and one.name not in SLOW]
         if not known:
             return
@@ -213,12 +238,13 @@ class Mutator:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the campaign; returns 1 if a line broke a promise."""
-    options = forked.options(__doc__, count=1000).parse_args(argv)
+    options = forked.options(__doc__, tries=2000).parse_args(argv)
     forked.import_everything()
-    mutator, tally = Mutator(options.seed), forked.Tally(verbose=options.verbose)
+    lines = [line for line in LINES if options.only is None or options.only in line.split()]
+    mutator, tally = Mutator(options.seed, lines), forked.Tally(verbose=options.verbose)
     with forked.sandbox() as home:
         template = fixture(home)
-        for number in range(options.first, options.first + options.count):
+        for number in range(options.first, options.first + options.tries):
             scratch = forked.fresh_scratch(home, template)
             os.mkfifo(scratch / "fifo")
             outcome = forked.run(mutator.line(number), scratch, seconds=options.seconds)

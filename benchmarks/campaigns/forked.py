@@ -15,16 +15,31 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 TASKS_MODULE = "benchmarks.campaigns.tasks"
 CANARY = "CANARY"
 """A file of this name is what malicious words and files try to make."""
 ALLOWED = (0, 1, 2, 130)
+VERBS = (
+    *("train", "play", "eval", "export", "deploy", "list", "info", "benchmark", "report", "sweep", "new-task"),
+    *("motion", "doctor"),
+)
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 _CLONE_NEWNS, _MNT_DETACH = 0x20000, 2
+
+
+class Broken(StrEnum):
+    """Promises that a command can break, as the columns of the table."""
+
+    CODE = "other codes"
+    TRACEBACK = "tracebacks"
+    SILENT = "no line"
+    RAN = "code run"
+    OUTSIDE = "files outside"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +54,17 @@ class Outcome:
     """It went on until it was stopped."""
     seconds: float
 
-    def complaints(self, scratch: Path) -> list[str]:
-        """What it did that it must not."""
-        found = [] if self.code in ALLOWED else [f"exit code {self.code}"]
+    def complaints(self, scratch: Path) -> dict[Broken, str]:
+        """What it did that it must not, by promise."""
+        found = {} if self.code in ALLOWED else {Broken.CODE: f"exit code {self.code}"}
         if "Traceback (most recent call last)" in self.output:
-            found.append(f"traceback: {self.output.strip().splitlines()[-1][:200]}")
+            found[Broken.TRACEBACK] = f"traceback: {self.output.strip().splitlines()[-1][:200]}"
         if self.code in (1, 2) and not self.output.strip():
-            found.append("no line that says why")
+            found[Broken.SILENT] = "no line that says why"
         if list(scratch.rglob(f"*{CANARY}*")) or (scratch.parent / CANARY).exists():
-            found.append("code was run")
+            found[Broken.RAN] = "code was run"
         if (scratch.parent / "outside").read_text() != "untouched" or len(list(scratch.parent.iterdir())) != 2:
-            found.append("a file outside of the working directory was changed")
+            found[Broken.OUTSIDE] = "a file outside of the working directory was changed"
         return found
 
 
@@ -61,6 +76,8 @@ def import_everything() -> None:
         sys.modules[name] = None  # type: ignore[assignment]
     import matplotlib.pyplot  # noqa: F401
     import onnx  # noqa: F401
+    import onnxruntime  # noqa: F401
+    import optuna.storages  # noqa: F401
     import rich.table  # noqa: F401
     import torch
     import torch.onnx
@@ -68,8 +85,12 @@ def import_everything() -> None:
 
     import genelab.bench
     import genelab.cli.verbs
+    import genelab.motion
     import genelab.report
-    import genelab.rl.suite  # noqa: F401
+    import genelab.rl.suite
+    import genelab.rl.sweep
+    import genelab.rl.targets.run
+    import genelab.scaffold  # noqa: F401
     from genelab.config import TASKS
     from genelab.rl.backends import BACKENDS
 
@@ -191,44 +212,100 @@ def _wait(child: int, seconds: float) -> int | None:
 
 
 class Tally:
-    """Counts outcomes and tells of the bad ones as they come."""
+    """Counts outcomes by verb and prints the bad ones as they come."""
 
     def __init__(self, *, verbose: bool = False) -> None:
-        self.codes: Counter[int] = Counter()
+        self.rows: dict[str, Counter[str]] = {}
         self.verbose = verbose
         self.bad = 0
-        self.stopped = 0
 
-    def add(self, number: int, what: str, outcome: Outcome, complaints: Sequence[str]) -> None:
-        """One more try."""
-        self.codes[outcome.code] += 1
-        self.stopped += outcome.interrupted
+    def add(self, number: int, what: str, outcome: Outcome, complaints: Mapping[Broken, str]) -> None:
+        """Count one more try."""
+        row = self.rows.setdefault(verb_of(outcome.args), Counter())
+        row.update(["tries", *(["stopped"] if outcome.interrupted else []), *complaints])
+        row.update([str(outcome.code)] if outcome.code in ALLOWED else [])
         self.bad += bool(complaints)
         if complaints or self.verbose:
             words = shlex.join(outcome.args)
             said = outcome.output.strip().splitlines()[-1:] or [""]
             words, last = (text if len(text) < 400 else f"{text[:400]}…" for text in (words, said[0]))
             print(f"[{number}] {what}{words}\n    {outcome.code}, {outcome.seconds:.1f} s: {last}", flush=True)
-            for complaint in complaints:
+            for complaint in complaints.values():
                 print(f"    BAD: {complaint}", flush=True)
 
     def close(self) -> int:
-        """Print the sum; returns the exit code."""
-        codes = ", ".join(f"{code}: {count}" for code, count in sorted(self.codes.items()))
-        total = sum(self.codes.values())
-        print(f"{total} tries, exit codes {codes}; {self.stopped} went on until Ctrl-C; {self.bad} bad")
+        """Print the table; returns the exit code."""
+        columns = ["tries", *map(str, ALLOWED), *Broken, "stopped"]
+        print(f"{'verb':<18}" + "".join(f"{column:>15}" for column in columns))
+        total: Counter[str] = sum(self.rows.values(), Counter())
+        for verb, row in [*sorted(self.rows.items()), ("all", total)]:
+            print(f"{verb:<18}" + "".join(f"{row[column]:>15}" for column in columns))
+        print(f"{total['tries']} tries, {self.bad} bad")
         return 1 if self.bad else 0
 
 
-def options(doc: str | None, count: int) -> argparse.ArgumentParser:
+def verb_of(args: Sequence[str]) -> str:
+    """The row of the table that a command belongs to: its verb, and of an export whom it is for."""
+    if not args or args[0] not in VERBS:
+        return "no verb"
+    if "--for" not in args[:-1] or args[0] != "export":
+        return args[0]
+    target = args[args.index("--for") + 1]
+    return f"export {target}" if target.isalnum() and len(target) < 10 else "export ?"
+
+
+def options(doc: str | None, tries: int) -> argparse.ArgumentParser:
     """The words that all campaigns take."""
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=0, help="what is tried depends on it alone [0]")
-    parser.add_argument("--count", type=int, default=count, help=f"how many tries [{count}]")
-    parser.add_argument("--first", type=int, default=0, help="number of the first try, to repeat one with --count 1")
+    parser.add_argument("--tries", type=int, default=tries, help=f"how many tries [{tries}]")
+    parser.add_argument("--first", type=int, default=0, help="number of the first try, to repeat one with --tries 1")
+    parser.add_argument("--only", metavar="WORD", help="leave out commands without this word: a verb, a target")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every try, not only the bad ones")
     parser.add_argument("--seconds", type=float, default=10.0, help="time of a try before Ctrl-C [10]")
     return parser
+
+
+ARM = """<mujoco model="arm">
+  <worldbody>
+    <body name="base">
+      <geom type="cylinder" size=".1 .05"/>
+      <body name="upper" pos="0 0 .1"><joint name="shoulder" axis="0 1 0" range="-1.5 1.5"/>
+        <geom type="capsule" fromto="0 0 0 0 0 .3" size=".03"/>
+        <body name="fore" pos="0 0 .3"><joint name="elbow" axis="0 1 0" range="-2 2"/>
+          <geom type="capsule" fromto="0 0 0 0 0 .3" size=".03"/><site name="tip" pos="0 0 .3"/></body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="shoulder" joint="shoulder" kp="50"/><position name="elbow" joint="elbow" kp="50"/>
+  </actuator>
+</mujoco>
+"""
+"""A robot as users have it, in MJCF."""
+URDF = """<?xml version="1.0"?>
+<robot name="arm">
+  <link name="base"><inertial><mass value="1"/><inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/></inertial>
+    <visual><geometry><mesh filename="meshes/base.obj"/></geometry></visual></link>
+  <link name="upper"><inertial><origin xyz="0 0 .1"/><mass value="1"/>
+    <inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/></inertial>
+    <collision><origin xyz="0 0 .1"/><geometry><box size=".1 .1 .2"/></geometry></collision></link>
+  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 .1"/>
+    <axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="10" velocity="5"/></joint>
+</robot>
+"""
+"""The same kind of robot in URDF, with a mesh."""
+MESH = "v 0 0 0\nv .1 0 0\nv 0 .1 0\nv 0 0 .1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
+SWEEP = ("--param", "agent.algorithm.learning_rate=log(1e-4,1e-2)", "--trials", "2", "--max-iterations", "1")
+"""A search of two trainings of one iteration."""
+
+
+def make_robots(template: Path) -> None:
+    """Write the robots that users bring."""
+    (template / "arm.xml").write_text(ARM)
+    (template / "arm.urdf").write_text(URDF)
+    (template / "meshes").mkdir()
+    (template / "meshes" / "base.obj").write_text(MESH)
 
 
 def make_runs(template: Path, names: Sequence[str], home: Path) -> None:
@@ -250,5 +327,8 @@ def make_runs(template: Path, names: Sequence[str], home: Path) -> None:
         must("benchmark", "runtime", task_id("Rsl"), *sizes, "--out", "bundles")
         next((template / "bundles").glob("*.json")).rename(template / "bundle.json")
         shutil.rmtree(template / "bundles")
+        must("export", task_id("Rsl"), "Rsl", "--for", "mujoco", "--out", "Deploy")
+        shutil.copytree(template / "Deploy", template / "Bare")
+        (template / "Bare" / "manifest.json").unlink()  # it would find every change first
         row = f'{{"task": "{task_id("Rsl")}", "checkpoint": "Rsl", "episodes": 2, "num_envs": 2}}'
         (template / "suite.json").write_text(f"[{row}]")

@@ -28,6 +28,7 @@ def test_a_policy_is_written_run_outside_and_measured(capsys: pytest.CaptureFixt
 def test_what_run_refuses_stops_it(tmp_path: Path) -> None:
     """A folder whose golden rows were changed is not measured."""
     deployed.deploy(PENDULUM, tmp_path, 1, ["mujoco"])
+    (tmp_path / "mujoco" / "manifest.json").unlink()
     path = tmp_path / "mujoco" / "policy.onnx.metadata.json"
     path.write_text(path.read_text().replace('"tolerance": 0.0001', '"tolerance": -1'))
     with pytest.raises(GenelabError, match=r"run\.py: the policy does not repeat golden row 0: its actions differ by"):

@@ -11,9 +11,9 @@ CODE = """
 import sys
 from benchmarks.campaigns import bad_files, command_lines, kills
 codes = [
-    kills.main(["--seed", "86", "--count", "1", "--dir", "kills"]),
-    command_lines.main(["--seed", "7", "--count", "25"]),
-    bad_files.main(["--seed", "7", "--count", "15"]),
+    kills.main(["--seed", "86", "--tries", "1", "--dir", "kills"]),
+    command_lines.main(["--seed", "7", "--tries", "25"]),
+    bad_files.main(["--seed", "110", "--tries", "15"]),
 ]
 sys.exit(max(codes))
 """

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -207,6 +208,27 @@ def test_who_runs_an_export_makes_the_same_script_of_changing_commands(make_env:
         env.step(action)
         expected = scripted(controller, about, action[1].numpy(), {"twist": command[1].numpy()})
         assert env.robot.joint_pos_target[1].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("run_out", [0.0, 0.025])
+def test_the_clock_of_an_export_equals_the_one_of_the_lab(make_env: MakeEnv, run_out: float) -> None:
+    """Command by command the same sine and cosine: the first step of a walk shows the clock one step on."""
+    env = walker(make_env)
+    clock, twist = get_clock(env, "gait"), env.commands.term("twist")
+    clock.cfg.run_out = run_out
+    about = {"frequency": 12.5, "run_out": run_out, "command_axes": None, "threshold": clock.cfg.threshold}
+    theirs = Clock(about, env.step_dt)
+    stand, walk = (0.0, 0.0, 0.0), (0.5, 0.0, 0.0)
+    theirs.see(np.array(stand))
+    twist.fix(torch.tensor([stand]).double().repeat(4, 1))
+    clock.phase[:], clock.resting[:], clock.moving[:] = 0.0, run_out, False  # an episode that begins at rest
+    clock.update()
+    for asked in [stand] * 3 + [walk] * 11 + [stand] * 14 + [walk] * 5:
+        twist.fix(torch.tensor([asked]).double().repeat(4, 1))
+        env.step(torch.zeros(4, 2))
+        theirs.tick(np.array(asked))
+        assert theirs.shown.tolist() == pytest.approx(env.commands["gait"][0].tolist(), abs=1e-9)
+        assert theirs.runs == clock.moving[0].item()
 
 
 def test_the_script_may_fade(make_env: MakeEnv) -> None:

@@ -282,6 +282,9 @@ def test_models_that_are_none(make_scene: Callable[..., Scene], tmp_path: Path) 
     with pytest.raises(ModelError, match=r"^the MJCF text is not a valid model: .*bodi") as error:
         mjcf_text("<mujoco><worldbody><bodi/></worldbody></mujoco>")
     assert "\n" not in str(error.value)
+    crowd = '<mujoco><worldbody><replicate count="1000000"><geom size=".1"/></replicate></worldbody></mujoco>'
+    with pytest.raises(ModelError, match=r"^the MJCF text asks for 1000000 copies of parts, more than 100000$"):
+        mjcf_text(crowd)
     with pytest.raises(ModelError, match=r"^the model of 'robot' has no body$"):
         make_scene({"robot": RigidObjectCfg(spec=mjcf_text, spec_args={"xml": "<mujoco/>"})})
 

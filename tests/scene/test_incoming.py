@@ -175,6 +175,15 @@ def test_what_genesis_would_step_otherwise_is_named(option: str, flag: str, what
     assert next(iter(inexpressible(model)), "nothing").startswith(what)
 
 
+def test_a_reference_to_a_part_that_is_not_there_is_told() -> None:
+    """A copy of the spec leaves such a part out without a word."""
+    xml = BALL.format(option="", flag="").replace("</mujoco>", '<actuator><motor joint="knee"/></actuator></mujoco>')
+    with pytest.raises(
+        ModelError, match=r"^the model of 'robot' does not compile: .*unknown transmission target 'knee'"
+    ):
+        Incoming("robot", mujoco.MjSpec.from_string(xml))
+
+
 def test_a_model_that_would_change_is_refused() -> None:
     spec = mujoco.MjSpec.from_string(BALL.format(option="", flag=""))
     incoming, world = Incoming("robot", spec), mujoco.MjSpec()

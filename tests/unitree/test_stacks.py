@@ -98,6 +98,8 @@ def test_metadata_props_of_go1_field_by_field(home: Path) -> None:
     assert props["command_names"] == ["twist"]
     assert props["observation_names"] == list(WIDTHS)
     assert props["observation_terms_history_length"] == ["0", "0", "0", "0", "0", "52", "2"]
+    assert props["observation_history_lengths"] == ["1", "1", "1", "1", "1", "52", "2"]
+    assert props["run_path"] == [GO1]  # the directory's name, and no path of this machine
     assert {float(value) for value in props["observation_terms_flatten_history_dim"]} == {1.0}
 
 
@@ -190,7 +192,7 @@ def test_metadata_props_of_g1_field_by_field(g1: Path) -> None:
 def walk(stack: Stack, world: Path, command: tuple[float, float, float], seconds: float) -> np.ndarray:
     """Mean velocity in the second half, in a world with the stack as its controller: forward, left, turning."""
     about = run.read_metadata(world)
-    robot = run.Simulation(world / "world.xml", about)
+    robot = run.Simulation(run.load_world(world / "world.xml"), about)
     robot.reset(np.random.default_rng(0))
     (group,) = about["obs_groups"].values()
     root = group["terms"][0]["source"]["body"]

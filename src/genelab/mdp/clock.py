@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 FORMULA = (
     "sine and cosine of 2 pi phase while it runs, else 0; it runs while the norm of the command's command_axes (all if "
-    "null) is above threshold, for run_out s more, and if that is not 0 to the end of its period; the phase grows by "
-    "frequency * step_dt each control step, mod 1, and is 0 while it does not run"
+    "null) is above threshold, for run_out s more, and if that is not 0 to the end of its period; once per control "
+    "step, before the observation and from the second of an episode on, frequency * step_dt is added to the phase "
+    "whether it runs or not, and only then it is put to 0 if by the command of now it does not run: the first "
+    "observation after a rest shows frequency * step_dt, not 0"
 )
-"""For who runs an exported policy."""
+"""Rule of the clock for programs that run an exported policy."""
 
 
 @dataclass(kw_only=True)

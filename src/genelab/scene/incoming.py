@@ -6,6 +6,8 @@ bodies instead, or handed to the world, and in the end every number of the model
 
 from __future__ import annotations
 
+import math
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +41,9 @@ _SIZES = (
     *(f"nuser_{kind}" for kind in ("body", "jnt", "geom", "site", "cam", "tendon", "actuator", "sensor")),
 )
 
+_MOST_COPIES = 100_000
+"""Copies of parts that a model may ask for: it would have as many bodies or geoms."""
+
 Model = TypeVar("Model")
 Exempt = Callable[[str, str], bool]
 """Whether the config changes an array of the part of this name on purpose."""
@@ -50,12 +55,32 @@ def mjcf_file(path: str) -> mujoco.MjSpec:
         raise ModelError(f"{path} is URDF: read it with `urdf_file` instead of `mjcf_file`")
     if not Path(path).is_file():
         raise ModelError(f"no MJCF file at {path!r}")
+    _check_copies(Path(path).read_bytes(), path)
     return parse(lambda: mujoco.MjSpec.from_file(path), path)
 
 
 def mjcf_text(xml: str) -> mujoco.MjSpec:
     """A model from MJCF text."""
+    _check_copies(xml, "the MJCF text")
     return parse(lambda: mujoco.MjSpec.from_string(xml), "the MJCF text")
+
+
+def _check_copies(xml: str | bytes, where: str) -> None:
+    """Refuse macros that make too many copies: MuJoCo would expand them for minutes, and cannot be interrupted."""
+
+    def copies(element: ET.Element) -> int:
+        inside = sum(map(copies, element))
+        if element.tag not in ("replicate", "composite", "flexcomp"):
+            return inside
+        counts = (int(word) for word in element.get("count", "").split() if word.isdecimal())
+        return math.prod(counts) * max(inside, 1)
+
+    try:
+        found = copies(ET.fromstring(xml))
+    except (ET.ParseError, ValueError, RecursionError):
+        return  # MuJoCo says what is wrong with it
+    if found > _MOST_COPIES:
+        raise ModelError(f"{where} asks for {found} copies of parts, more than {_MOST_COPIES}")
 
 
 def parse(read: Callable[[], Model], where: str) -> Model:
@@ -83,6 +108,10 @@ class Incoming:
         """The model compiled by itself."""
         self._ids = {kind: [part.id for part in getattr(copy, parts)] for kind, parts in _KINDS.items()}
         self._parts = {kind: list(getattr(spec, parts)) for kind, parts in _KINDS.items()}
+        if any(len(parts) != len(self._ids[kind]) for kind, parts in self._parts.items()):
+            # A copy silently leaves out what refers to a part that is not there; the original says which.
+            compile_spec(spec, f"the model of {name!r}")
+            raise ModelError(f"the model of {name!r} refers to a part that it does not have")
         self._names = {kind: [part.name for part in parts] for kind, parts in self._parts.items()}
         self._kept = {kind: [True] * len(parts) for kind, parts in self._parts.items()}
         self._kept["body"][0] = False  # the world, which is everybody's

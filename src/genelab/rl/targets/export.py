@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from genelab.config import check_out, write_out
+from genelab.config.files import remove_leftovers
 from genelab.errors import ConfigError, UsageError
 from genelab.rl.exportable import exportable
 from genelab.rl.locate import find_checkpoint
@@ -66,6 +67,8 @@ def export_for(
         metadata = policy.metadata
         steps = writer.next_steps(out, metadata)
     write_out({out / name: data for name, data in files.items()})
+    for home in {(out / name).parent for name in files}:
+        remove_leftovers(home)  # of an export to the same place that was killed
     sizes = {name: len(data) for name, data in files.items()}
     return TargetResult(source=source, out=out, sizes=sizes, metadata=metadata, next_steps=steps)
 

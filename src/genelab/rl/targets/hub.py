@@ -6,7 +6,6 @@ What `--for mujoco` writes, and a model card (`README.md`), an evaluation (`eval
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from genelab.errors import UsageError
 from genelab.rl.evaluator import EvalSettings, evaluate_task
 from genelab.rl.player import play_task
 from genelab.rl.targets.base import Parcel, Target
-from genelab.rl.targets.plain import Plain
+from genelab.rl.targets.plain import Plain, with_manifest
 from genelab.viewer import FilmCfg
 
 _NUM_ENVS = 16
@@ -38,7 +37,7 @@ class Hub(Target):
             need_library("av", "video")
 
     def files(self, parcel: Parcel) -> dict[str, bytes]:
-        files = Plain().files(parcel)
+        files = Plain().folder(parcel)
         about = parcel.policy.metadata
         report = self._evaluation(parcel)
         if report:
@@ -46,17 +45,7 @@ class Hub(Target):
         if parcel.settings["film_steps"]:
             files["film.mp4"] = self._film(parcel)
         files["README.md"] = model_card(about, report, files, parcel.settings["license"]).encode()
-        manifest = {
-            "task": about["task"],
-            "backend": about["backend"],
-            "algorithm": about["algorithm"],
-            "checkpoint_sha256": about["checkpoint_sha256"],
-            "versions": about["versions"],
-            "files": {
-                name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in files.items()
-            },
-        }
-        return {**files, "manifest.json": (json.dumps(manifest, indent=2) + "\n").encode()}
+        return with_manifest(files, about)
 
     def next_steps(self, out: Path, metadata: Mapping[str, Any]) -> list[str]:
         return [*Plain().next_steps(out, metadata), f"to share it: hf upload OWNER/NAME {out}"]
@@ -109,7 +98,8 @@ def model_card(about: Mapping[str, Any], report: Mapping[str, Any], files: Mappi
         "```",
         "",
         "`run.py` drives the policy in plain MuJoCo from `policy.onnx.metadata.json` alone, which defines its "
-        "observations, actions, drives, commands and start. It first repeats the sixteen golden rows of the metadata.",
+        "observations, actions, drives, commands and start. It first checks the files against `manifest.json`, and "
+        "repeats the golden rows and the rollout of the metadata.",
     ]
     if report:
         lines += ["", "## How it was judged", "", *_figures(report)]

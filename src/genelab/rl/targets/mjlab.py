@@ -66,7 +66,12 @@ class Mjlab(Target):
         return {"policy.onnx": with_metadata(data, folded, props)}
 
     def next_steps(self, out: Path, metadata: Mapping[str, Any]) -> Sequence[str]:
-        return [f"{out / 'policy.onnx'} has all in its metadata_props"]
+        steps = [f"{out / 'policy.onnx'} has all in its metadata_props"]
+        if any(command["type"] == "GaitClock" for command in metadata["commands"].values()):
+            steps.append(
+                "it observes gait_phase and past commands, which mjlab 1.6 does not make: add them to the reader"
+            )
+        return steps
 
 
 def metadata_props(
@@ -87,6 +92,7 @@ def metadata_props(
         "observation_terms_scale": _numbers([1.0] * len(terms)),
         "observation_terms_clip": ",".join(["-inf;inf"] * len(terms)),
         "observation_terms_history_length": ",".join(str(0 if t.history == 1 else t.history) for t in terms),
+        "observation_history_lengths": ",".join(str(term.history) for term in terms),  # the name in BeyondMimic's files
         "observation_terms_flatten_history_dim": _numbers([1.0] * len(terms)),
     }
 

@@ -8,20 +8,34 @@
 
 It needs mujoco, onnxruntime and numpy, and beside it `policy.onnx`, `policy.onnx.metadata.json`, `world.xml`, and where
 the metadata speak of tables `tables.npz`. This is the check of a policy outside the lab, and where a program for a real
-robot starts: `Simulation.read_sensors` and `Simulation.write_motors` are the two functions to replace. A policy that
-does not repeat the golden rows of its metadata is not run.
+robot starts: `Simulation.read_sensors` and `Simulation.write_motors` are the two functions to replace.
+
+An export is checked before it runs: its files against `manifest.json`, the network against the golden rows, and the
+whole loop (sensors, network, targets, drives, physics) against a recorded rollout. What fails is not run. NaN in an
+observation, an action, a target or a torque stops the program before it reaches a drive. Exit codes: 0, 1 for a run
+that failed, 2 for bad input.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import io
 import json
 import math
+import os
+import re
+import stat
+import subprocess
 import sys
 import time
+import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+import xml.etree.ElementTree as ET
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,7 +50,292 @@ MOTION_ENDED = "motion_ended"
 
 
 class Refused(Exception):
-    """What cannot be run, in one line."""
+    """Bad input, in one line: exit code 2."""
+
+
+class Stopped(Exception):
+    """A run that failed, in one line: exit code 1."""
+
+
+# -- the files of an export
+
+SCHEMA = 2
+"""Version of the metadata that this program knows: 2 has a rollout of the whole loop, 1 has golden rows alone."""
+POLICY, METADATA, WORLD, TABLES = "policy.onnx", "policy.onnx.metadata.json", "world.xml", "tables.npz"
+MANIFEST = "manifest.json"
+LARGEST = {POLICY: 2**30, METADATA: 2**26, MANIFEST: 2**26, WORLD: 2**28, TABLES: 2**30}
+"""Bytes; no export of ours comes near."""
+EDITED = ("README.md",)
+"""Files that people edit after the export: a difference from the manifest is noted, not refused."""
+MACROS = ("attach", "composite", "flexcomp", "include", "replicate")
+"""Elements of MJCF that one line can make a million bodies of, or that read other files. Exports have them expanded."""
+COMPILE_SECONDS, COMPILE_BYTES = 60, 4 * 2**30
+"""What compiling a world may take."""
+COMPILE = """
+import sys
+sys.path[:] = {path!r}
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))
+except (ImportError, ValueError, OSError):
+    pass
+import mujoco, numpy
+try:
+    model = mujoco.MjModel.from_xml_path({world!r})
+    data = numpy.empty(mujoco.mj_sizeModel(model), numpy.uint8)
+    mujoco.mj_saveModel(model, None, data)
+    mujoco.MjData(model)
+except Exception as error:
+    sys.exit(" ".join(str(error).split()) or type(error).__name__)
+sys.stdout.buffer.write(data)
+"""
+"""The program that compiles a world in a process of its own: native code that hangs or dies does so there."""
+GOLDEN_TOLERANCE = 1e-3
+"""Largest tolerance that golden rows may state."""
+ROLLOUT_STEPS = 16
+ROLLOUT_TOLERANCES = {
+    "command": 1e-6,
+    "positions": 1e-6,
+    "velocities": 1e-6,
+    "observations": 1e-3,
+    "actions": 1e-3,
+    "controls": 1e-3,
+    "positions_after": 1e-4,
+    "velocities_after": 1e-3,
+}
+"""Largest difference from a recorded control step, absolute up to 1 and relative above it. An error of 1e-6 in the
+network's answers is 1e-5 in velocities; 1 % of gravity, 2 % of mass or gains of a walking robot are 1e-2 or more."""
+BOUNDS: dict[str, tuple[float, float]] = {
+    "step_dt": (1e-4, 1.0),
+    "physics_dt": (1e-5, 0.1),
+    "decimation": (1, 1000),
+    "obs_dim": (1, 1e5),
+    "action_dim": (1, 1e4),
+    "history_length": (1, 1000),
+    "frames": (1, 1e6),
+    "frequency": (1e-3, 100.0),
+    "run_out": (0.0, 60.0),
+    "swing_share": (1e-3, 0.999),
+    "share": (-10.0, 10.0),
+    "scale": (-1e4, 1e4),
+    "offset": (-1e4, 1e4),
+    "stiffness": (0.0, 1e6),
+    "damping": (0.0, 1e6),
+    "acceleration": (0.0, 1e4),
+    "episode_length_s": (1e-3, 1e6),
+}
+"""Sane values of numbers of the metadata, by the key that they stand under."""
+MOST = 1e9
+"""Largest magnitude of any other number of the metadata."""
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that would write to a terminal what they are not."""
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file of an export, of limited size."""
+    if not path.is_file():
+        raise Refused(f"{path} is missing or no regular file: export it again")
+    if path.stat().st_size > LARGEST.get(path.name, 2**30):
+        raise Refused(f"{path} has {path.stat().st_size} bytes, more than any export")
+    return path.read_bytes()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return an object of JSON without NaN, infinities and control characters."""
+
+    def number(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise Refused(f"{path}: {text[:20]} is no number")
+        return value
+
+    def integer(text: str) -> int:
+        number(text)
+        return int(text)
+
+    data = read_file(path)
+    try:
+        value = json.loads(data, parse_float=number, parse_int=integer, parse_constant=number)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{path} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise Refused(f"{path} holds a {type(value).__name__}, not an object")
+    return value
+
+
+def check_manifest(folder: Path) -> str | None:
+    """Compare every file with `manifest.json`, if there is one.
+
+    Returns:
+        A line that says what was compared, None without a manifest.
+    """
+    path = folder / MANIFEST
+    if not os.path.lexists(path):
+        return None
+    listed = read_json(path).get("files")
+    if not isinstance(listed, dict):
+        raise Refused(f"{path} lists no files")
+    for name, entry in listed.items():
+        if PurePosixPath(name).is_absolute() or {"..", "\\"} & set(PurePosixPath(name).parts):
+            raise Refused(f"{path}: {name!r} is no file of the folder")
+        if not (folder / name).is_file():
+            raise Refused(f"{path}: {name} is missing")
+        if hashlib.sha256(read_file(folder / name)).hexdigest() != dict(entry).get("sha256"):
+            if name not in EDITED:
+                raise Refused(f"{path}: {name} is not the file that was exported, its SHA-256 is another")
+            print(f"note: {name} was changed after the export", file=sys.stderr)
+    read = [POLICY, METADATA, WORLD, *([TABLES] if (folder / TABLES).exists() else [])]
+    read += [asset.relative_to(folder).as_posix() for asset in (folder / "assets").rglob("*") if asset.is_file()]
+    for name in read:
+        if name not in listed:
+            raise Refused(f"{path} does not list {name}: it was added after the export")
+    return f"{MANIFEST}: {len(listed)} files agree, its own SHA-256 is {hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """Return the metadata of the policy in a folder, with every number in its bounds."""
+    missing = [name for name in (POLICY, METADATA, WORLD) if not (folder / name).is_file()]
+    if missing:
+        raise Refused(f"{folder} has no {' and no '.join(missing)}: genelab export TASK CKPT --for mujoco makes it")
+    path = folder / METADATA
+    about = read_json(path)
+    if "golden" not in about or "start" not in about:
+        raise Refused(f"{folder}: the metadata are of an older export: export it again")
+    version = about.get("schema_version", 1)
+    if version not in range(1, SCHEMA + 1):
+        raise Refused(
+            f"{path}: schema_version {version!r} is unknown, this program knows up to {SCHEMA}: update genelab"
+        )
+    if version >= 2 and "rollout" not in about:
+        raise Refused(f"{path}: the rollout of the whole loop is missing: export it again")
+    check_values(about, path)
+    period = about["decimation"] * about["physics_dt"]
+    if not math.isclose(about["step_dt"], period, rel_tol=1e-6):
+        raise Refused(f"{path}: step_dt {about['step_dt']:g} is not decimation * physics_dt, {period:g}")
+    return about
+
+
+def check_values(value: Any, file: Path, *place: str) -> None:
+    """Refuse numbers out of their bounds and texts with control characters, anywhere in the metadata."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            check_values(name, file, *place)
+            check_values(inner, file, *place, name)
+    elif isinstance(value, list):
+        for inner in value:
+            check_values(inner, file, *place)
+    elif isinstance(value, str):
+        if CONTROL.search(value):
+            raise Refused(f"{file}: {'.'.join(place)}: the text {value[:40]!r} has control characters")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        low, high = BOUNDS.get(place[-1], (-MOST, MOST))
+        if not low <= value <= high:
+            raise Refused(f"{file}: {'.'.join(place)}: {value:g} is not between {low:g} and {high:g}")
+
+
+def read_tables(folder: Path, about: dict[str, Any]) -> dict[str, Array]:
+    """Return the numbers that are too many for the metadata."""
+    if not about.get("tables"):
+        return {}
+    path = folder / TABLES
+    if not path.is_file():
+        raise Refused(f"{folder} has no tables.npz, which its metadata speak of: export it again")
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_file(path))) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > LARGEST[TABLES]:
+                raise Refused(f"{path} unpacks to more than any export has")
+        with np.load(path, allow_pickle=False) as file:
+            tables = {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError) as error:
+        raise Refused(f"{path} is damaged: {error}") from error
+    for name, shape in about["tables"].items():
+        found = list(tables[name].shape) if name in tables else None
+        if found != shape:
+            raise Refused(f"{path}: the table {name} is of shape {found}, its metadata say {shape}")
+        if tables[name].dtype.kind not in "biuf" or not np.isfinite(tables[name]).all():
+            raise Refused(f"{path}: the table {name} has entries that are no numbers")
+    return tables
+
+
+def load_world(path: Path) -> Any:
+    """Compile a world in a process of its own, with limits of time and memory, and return MuJoCo's model.
+
+    MuJoCo cannot be interrupted while it compiles, and a few lines of MJCF can ask for millions of bodies.
+    """
+    import mujoco
+
+    check_world(path)
+    code = COMPILE.format(path=sys.path, memory=COMPILE_BYTES, world=str(path.resolve()))
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMPILE_SECONDS,
+            env={**os.environ, "MUJOCO_GL": "disable"},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Refused(f"{path}: MuJoCo has not compiled it after {COMPILE_SECONDS} s") from None
+    if child.returncode != 0:
+        said = child.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
+        raise Refused(f"{path}: MuJoCo cannot load it: {said[0]}")
+    model = mujoco.MjModel.from_binary_path("world.mjb", {"world.mjb": child.stdout})
+    for name in ("iterations", "ls_iterations", "noslip_iterations", "ccd_iterations", "sdf_iterations"):
+        if getattr(model.opt, name, 0) > 10_000:
+            raise Refused(f"{path}: option {name} is {getattr(model.opt, name)}, more than 10000")
+    if not np.linalg.norm(model.opt.gravity) <= 100.0:
+        raise Refused(f"{path}: gravity {model.opt.gravity.tolist()} is more than 100 m/s²")
+    return model
+
+
+def check_world(path: Path) -> None:
+    """Refuse MJCF that an export cannot have: macros, and files outside of the folder."""
+    data = read_file(path)
+    if b"<!DOCTYPE" in data:
+        raise Refused(f"{path}: exports have no DOCTYPE")
+    try:
+        root = ET.fromstring(data)
+    except (ET.ParseError, ValueError) as error:
+        raise Refused(f"{path} is not XML: {error}") from error
+    for element in root.iter():
+        if element.tag in MACROS:
+            raise Refused(f"{path}: exports have no <{element.tag}>")
+        for key, value in element.attrib.items():
+            if key.startswith("file") or key in ("meshdir", "texturedir", "assetdir"):
+                inside = PurePosixPath(value.replace("\\", "/"))
+                if inside.is_absolute() or ".." in inside.parts:
+                    raise Refused(f"{path}: {value} is not a file of the folder")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file by another name first, so that an older one is replaced at once or not at all."""
+    target = checked_place(path)
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise Stopped(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def checked_place(path: Path) -> Path:
+    """Return where a file is to be written, links followed; refuse what cannot be written in the end."""
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            raise Refused(f"cannot write {path}: it is {'a directory' if target.is_dir() else 'no regular file'}")
+        probe = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise Refused(f"cannot write {path}: {error.strerror}") from error
+    return target
 
 
 # -- the policy
@@ -52,11 +351,17 @@ class Policy:
             raise Refused("onnxruntime is not installed: pip install onnxruntime") from error
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # it is too small to share
-        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        options.log_severity_level = 4  # what is wrong comes as an exception
+        data = read_file(path)  # as bytes it cannot refer to other files
+        try:
+            self.session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has a kind for each of its codes
+            raise Refused(f"{path}: onnxruntime cannot load it: {error}") from error
         (self.obs, *state) = self.session.get_inputs()
-        if self.obs.shape[1] != about["obs_dim"]:
-            raise Refused(f"{path}: takes {self.obs.shape[1]} observations, its metadata say {about['obs_dim']}")
+        if list(self.obs.shape[1:]) != [about["obs_dim"]]:
+            raise Refused(f"{path}: takes {self.obs.shape[1:]} observations, its metadata say {about['obs_dim']}")
         self.shapes = {port.name: (port.shape[0], 1, port.shape[2]) for port in state}
+        self.width = about["action_dim"]
         self.reset()
         self.check(about["golden"])
 
@@ -66,11 +371,17 @@ class Policy:
 
     def __call__(self, obs: Array) -> Array:
         actions, *after = self.session.run(None, {self.obs.name: obs[None].astype(np.float32), **self.state})
+        if actions.shape != (1, self.width):
+            raise Refused(f"the policy answers {list(actions.shape)}, its metadata say {[1, self.width]}")
         self.state = dict(zip(self.shapes, after, strict=True))
         return actions[0].astype(float)
 
     def check(self, golden: dict[str, Any]) -> None:
         """Refuse a file that is not the policy its metadata speak of."""
+        if not golden["actions"]:
+            raise Refused("the metadata have no golden rows: export it again")
+        if not golden["tolerance"] <= GOLDEN_TOLERANCE:
+            raise Refused(f"golden rows with a tolerance of {golden['tolerance']:g} prove nothing: export it again")
         rows = zip(golden["observations"], golden["actions"], golden["resets"], strict=True)
         for number, (seen, wanted, reset) in enumerate(rows):
             if reset:
@@ -137,15 +448,28 @@ class Motion:
         return bool(len(away) and away.max() > params["distance"])
 
 
-class Simulation:
-    """The robot and its world. On a real robot, `read_sensors` asks its sensors and `write_motors` its drives."""
+def check_finite(what: str, *values: Array) -> None:
+    """Stop before a number that is NaN or infinite goes anywhere."""
+    if not all(np.isfinite(one).all() for one in values):
+        raise Stopped(f"{what} is NaN or infinite: nothing more is sent to the drives")
 
-    def __init__(self, world: Path, about: dict[str, Any], tables: dict[str, Array] | None = None) -> None:
+
+class Simulation:
+    """The robot and its world in MuJoCo."""
+
+    def __init__(self, model: Any, about: dict[str, Any], tables: dict[str, Array] | None = None) -> None:
+        """Make the state of a world.
+
+        Args:
+            model: The compiled world, of `load_world`.
+            about: The metadata.
+            tables: What the metadata have in `tables.npz`.
+        """
         import mujoco
 
         self.mj = mujoco
         self.about = about
-        self.model = mujoco.MjModel.from_xml_path(str(world))
+        self.model = model
         self.model.opt.timestep = about["physics_dt"]
         self.data = mujoco.MjData(self.model)
         self._found: dict[Any, Any] = {}
@@ -214,7 +538,9 @@ class Simulation:
         for _ in range(self.about["decimation"]):
             for drive in self.drives:
                 drive.act()
+            check_finite("a control of the drives", self.data.ctrl)
             self.mj.mj_step(self.model, self.data)
+        check_finite("the state after a control step", self.data.qpos, self.data.qvel)
         self.look()
         self.watch()
 
@@ -373,6 +699,19 @@ class Simulation:
         return self.data.xpos[ids], self.data.xmat[ids].reshape(-1, 3, 3)
 
 
+class Robot(Simulation):
+    """The robot that runs, here the simulated one. For a real one replace these two functions: the rollout that checks
+    an export before it runs is made by `Simulation` and never moves a motor."""
+
+    def read_sensors(self, source: dict[str, Any]) -> Array:
+        """Ask the sensors for what a `source` of the metadata measures."""
+        return super().read_sensors(source)
+
+    def write_motors(self, targets: dict[str, dict[str, Array]]) -> None:
+        """Give the drives their targets, by kind and joint, and wait for the control period to pass."""
+        super().write_motors(targets)
+
+
 class Drive:
     """The drives of some joints. Servos are in the model; a PD or a DC motor computes its torque before every step."""
 
@@ -439,9 +778,11 @@ class Clock:
         self.phase, self.resting, self.runs = 0.0, self.about["run_out"], False
 
     def tick(self, command: Array) -> None:
-        """A control step has passed, and this is asked for now."""
-        if self.runs:
-            self.phase += self.about["frequency"] * self.dt
+        """A control step has passed, and this is asked for now.
+
+        The phase grows at rest, too, before `see` puts it back to 0: the first step of a walk shows it one step on.
+        """
+        self.phase += self.about["frequency"] * self.dt
         self.resting += self.dt
         self.see(command)
 
@@ -502,11 +843,14 @@ class Controller:
         for motion in self.robot.motions.values() if self.steps else ():
             motion.tick()
         self.seen = self.observe(command)
+        check_finite("an observation", self.seen)
         self.last = self.policy(self.seen)
+        check_finite("an action of the policy", self.last)
         targets: dict[str, dict[str, Any]] = {}
         for action in self.about["actions"]:
             columns = self.last[action["start"] : action["start"] + action["dim"]]
             values = ACTIONS[action["type"]](self, action, columns, command)
+            check_finite(f"a target of the action {action['name']!r}", values)
             names = [f"{action['entity']}/{name}" for name in action["joint_names"]]
             targets.setdefault(action["target"], {}).update(zip(names, values, strict=True))
         self.robot.write_motors(targets)
@@ -664,6 +1008,10 @@ class Steering:
 
     def set(self, values: Sequence[float]) -> None:
         """Ask for this; outside of what the policy was trained for it is refused."""
+        self.value = self.checked(values)
+
+    def checked(self, values: Sequence[float]) -> Array:
+        """The command as an array, if the policy was trained for it."""
         if len(values) != len(self.ranges):
             raise Refused(f"the command {self.name} has {len(self.ranges)} numbers, got {len(values)}")
         for value, (low, high) in zip(values, self.ranges, strict=True):
@@ -671,7 +1019,7 @@ class Steering:
                 raise Refused(
                     f"the command {value:g} is outside of {low:g} … {high:g}, which the policy was trained for"
                 )
-        self.value = np.array(values, dtype=float)
+        return np.array(values, dtype=float)
 
     def draw(self, rng: np.random.Generator) -> None:
         """Anything from the ranges."""
@@ -694,14 +1042,86 @@ def directions(ranges: Sequence[Sequence[float]], slow: float = 0.2) -> dict[str
     return {name: command for name, command in wanted.items() if any(command)} | {"stand": (0.0, 0.0, 0.0)}
 
 
+class Fixed:
+    """A generator without chance: a recorded start must not depend on the version of NumPy."""
+
+    def uniform(self, low: float, high: float) -> float:
+        """Return the number at three quarters of the range."""
+        return low + 0.75 * (high - low)
+
+
+def rollout(
+    robot: Simulation, policy: Policy, about: dict[str, Any], recorded: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Make control steps from the same start and under the same command on every machine.
+
+    Args:
+        robot: The simulation that is stepped.
+        policy: The network.
+        about: The metadata.
+        recorded: A rollout of before. Each control step then begins in the state that it was recorded from, so that
+            differences of rounding do not grow from contact to contact.
+
+    Returns:
+        The command, and by control step: state before, observations, actions, controls, state after.
+    """
+    controller, steering, data = Controller(robot, policy, about), Steering(about), robot.data
+    fixed: Any = Fixed()
+    if steering.name is not None and not steering.is_motion:
+        steering.draw(fixed)
+    robot.reset(fixed)
+    controller.reset()
+    made: dict[str, list[list[float]]] = {key: [] for key in ROLLOUT_TOLERANCES if key != "command"}
+    for step in range(ROLLOUT_STEPS):
+        before = data.qpos.tolist(), data.qvel.tolist()
+        if recorded is not None:
+            data.qpos[:], data.qvel[:] = recorded["positions"][step], recorded["velocities"][step]
+            robot.look()
+            before = before if step == 0 else (data.qpos.tolist(), data.qvel.tolist())
+        controller.step(steering.command)
+        now = controller.seen, controller.last, data.ctrl, data.qpos, data.qvel
+        told = [[float(f"{value:.9g}") for value in values] for values in now]
+        for key, values in zip(made, (*before, *told), strict=True):
+            made[key].append(values)
+    return {"mujoco": robot.mj.__version__, "command": steering.value.tolist(), **made}
+
+
+def check_rollout(robot: Simulation, policy: Policy, about: dict[str, Any], recorded: dict[str, Any]) -> None:
+    """Refuse an export whose loop is not the recorded one: scales, gains, masses, gravity, order of joints."""
+    if len(recorded["positions"]) != ROLLOUT_STEPS:
+        raise Refused(f"the recorded rollout has not {ROLLOUT_STEPS} control steps: export it again")
+    try:
+        made = rollout(robot, policy, about, recorded)
+    except Stopped as error:
+        raise Refused(f"the export does not repeat its recorded rollout: {error}") from error
+    there, here = recorded["mujoco"], made["mujoco"]
+    other = "" if here == there else f" (recorded with MuJoCo {there}, this is {here})"
+    for key, tolerance in ROLLOUT_TOLERANCES.items():
+        wanted, found = np.array(recorded[key], dtype=float), np.array(made[key])
+        if wanted.shape != found.shape:
+            raise Refused(f"the rollout's {key} are of shape {wanted.shape}, here {found.shape}: export it again")
+        apart = np.abs(found - wanted) / np.maximum(1.0, np.abs(wanted))
+        if not (apart <= tolerance).all():
+            raise Refused(
+                f"the export does not repeat its recorded rollout: {key.replace('_', ' ')} differ by "
+                f"{apart.max():.3g}, more than {tolerance:g}. Its metadata or its world were changed{other}: export it "
+                "again"
+            )
+
+
 class Runner:
     """Episodes of a policy, and what is measured in them."""
 
     def __init__(self, folder: Path, seed: int) -> None:
+        self.manifest = check_manifest(folder)
         self.about = read_metadata(folder)
-        self.policy = Policy(folder / "policy.onnx", self.about)
+        self.policy = Policy(folder / POLICY, self.about)
         self.tables = read_tables(folder, self.about)
-        self.robot = Simulation(folder / "world.xml", self.about, self.tables)
+        self.model = load_world(folder / WORLD)
+        if "rollout" in self.about:
+            simulation = Simulation(self.model, self.about, self.tables)
+            check_rollout(simulation, self.policy, self.about, self.about["rollout"])
+        self.robot = Robot(self.model, self.about, self.tables)
         self.controller = Controller(self.robot, self.policy, self.about)
         self.steering = Steering(self.about)
         self.rng = np.random.default_rng(seed)
@@ -738,17 +1158,24 @@ class Runner:
         return np.array([moving[0], moving[1], turning[2]])
 
     def drive(self, seconds: float, settle: float = 1.0, cell: Array | None = None) -> tuple[Array, bool]:
-        """Mean velocity after the first second, until it falls, leaves its cell or the time is over, and whether it
-        fell."""
+        """Return the mean of `velocities`, and whether the robot fell."""
+        made, fell = self.velocities(seconds, settle, cell)
+        return made.mean(axis=0), fell
+
+    def velocities(self, seconds: float, settle: float = 1.0, cell: Array | None = None) -> tuple[Array, bool]:
+        """Return the velocity at each control step, `(T, 3)`, and whether the robot fell.
+
+        They are taken after the first second, until it falls, leaves its cell or the time is over.
+        """
         made: list[Array] = []
         for step, end in self.steps(seconds):
             if end is not None:
-                return np.mean(made or [self.velocity()], axis=0), True
+                return np.array(made or [self.velocity()]), True
             if cell is not None and not self.is_over(cell):
                 break  # the next one is of another kind or level
             if (step + 1) * self.about["step_dt"] > settle:
                 made.append(self.velocity())
-        return np.mean(made or [self.velocity()], axis=0), False
+        return np.array(made or [self.velocity()]), False
 
     def is_over(self, cell: Array) -> bool:
         """Whether the robot is over a cell of rough ground, by the cell's middle."""
@@ -758,40 +1185,13 @@ class Runner:
         return bool((away <= command["ground"]["cell_size"] / 2).all())
 
 
-def read_metadata(folder: Path) -> dict[str, Any]:
-    """What the policy in a folder needs and does."""
-    missing = [
-        name for name in ("policy.onnx", "policy.onnx.metadata.json", "world.xml") if not (folder / name).is_file()
-    ]
-    if missing:
-        raise Refused(f"{folder} has no {' and no '.join(missing)}: genelab export TASK CKPT --for mujoco makes it")
-    about = json.loads((folder / "policy.onnx.metadata.json").read_text(encoding="utf-8"))
-    if "golden" not in about or "start" not in about:
-        raise Refused(f"{folder}: the metadata are of an older export: export it again")
-    return about
-
-
-def read_tables(folder: Path, about: dict[str, Any]) -> dict[str, Array]:
-    """The numbers that are too many for the metadata."""
-    if not about.get("tables"):
-        return {}
-    path = folder / "tables.npz"
-    if not path.is_file():
-        raise Refused(f"{folder} has no tables.npz, which its metadata speak of: export it again")
-    with np.load(path, allow_pickle=False) as file:
-        tables = {name: file[name] for name in file.files}
-    for name, shape in about["tables"].items():
-        found = list(tables[name].shape) if name in tables else None
-        if found != shape:
-            raise Refused(f"{path}: the table {name} is of shape {found}, its metadata say {shape}")
-    return tables
-
-
 # -- what users see
 
 
 def follow_script(runner: Runner, script: Sequence[tuple[Sequence[float], float]]) -> None:
     """One command after the other in one go, and how each was followed."""
+    for values, _ in script:
+        runner.steering.checked(values)
     falls = 0
     print(f"{'command':24} {'achieved':24} {'seconds':>8}  falls")
     for values, seconds in script:
@@ -805,7 +1205,8 @@ def follow_script(runner: Runner, script: Sequence[tuple[Sequence[float], float]
 
 
 def all_directions(runner: Runner, robots: int, seconds: float) -> dict[str, Any]:
-    """Each direction by itself, as `genelab eval` probes it: the median of some robots' mean velocity.
+    """Each direction by itself, as `genelab eval` probes it: the median of some robots' mean velocity along the
+    command, and standing, of their mean speed.
 
     On rough ground they start where the probe's start, as many on each kind and level as there are.
     """
@@ -824,8 +1225,8 @@ def all_directions(runner: Runner, robots: int, seconds: float) -> dict[str, Any
             runner.begin()
             if ground:
                 runner.robot.put(about["entity"], starts["pose"][number, row])
-            velocity, fell = runner.drive(seconds, cell=starts["cell"][row] if ground else None)
-            made.append(velocity @ wanted / length if length else np.linalg.norm(velocity[:2]))
+            velocities, fell = runner.velocities(seconds, cell=starts["cell"][row] if ground else None)
+            made.append(velocities.mean(axis=0) @ wanted / length if length else standing(velocities))
             fallen.append(fell)
         for kind in ("", *dict.fromkeys(kinds)) if ground else ("",):
             chosen = [i for i in range(robots) if kind in ("", kinds[i])]
@@ -841,6 +1242,11 @@ def all_directions(runner: Runner, robots: int, seconds: float) -> dict[str, Any
         falls, asked = (sum(one[key] for one in found.values()) for key in ("falls", "robots"))
         print(f"on {kind}: {min(shares):.1%} to {max(shares):.1%} of the command, {falls} of {asked} fell")
     return report
+
+
+def standing(velocities: Array) -> float:
+    """Return the mean speed of a robot that is to stand, of `(T, 3)`: movement to and fro does not cancel out."""
+    return float(np.linalg.norm(velocities, axis=1).mean())
 
 
 def picked(count: int, kinds: int, levels: int, rows: int) -> list[int]:
@@ -978,9 +1384,33 @@ def parse_script(text: str) -> list[tuple[list[float], float]]:
     """`0.5 0 0: 5, 0 0 1: 5` are commands with their seconds."""
     try:
         parts = [part.split(":") for part in text.split(",")]
-        return [([float(word) for word in values.split()], float(seconds)) for values, seconds in parts]
-    except ValueError as error:
+        return [([float(word) for word in values.split()], duration(seconds)) for values, seconds in parts]
+    except (ValueError, argparse.ArgumentTypeError) as error:
         raise Refused(f"the script {text!r} is not like '0.5 0 0: 5, 0 0 1: 5'") from error
+
+
+def duration(text: str) -> float:
+    """Seconds of a command line, from a control step to days."""
+    value = float(text)
+    if not 0.0 < value <= 1e6:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 1e6 s, got {text}")
+    return value
+
+
+def count(text: str) -> int:
+    """A number of episodes."""
+    value = int(text)
+    if not 1 <= value <= 10**6:
+        raise argparse.ArgumentTypeError(f"must be from 1 to 1000000, got {text}")
+    return value
+
+
+def seed(text: str) -> int:
+    """A seed of NumPy's generators."""
+    value = int(text)
+    if not 0 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 2**63 - 1, got {text}")
+    return value
 
 
 class Parser(argparse.ArgumentParser):
@@ -991,7 +1421,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(args: Sequence[str] | None = None, prog: str = "run.py") -> int:
-    """Parse, run, print."""
+    """Parse, run, print; return the exit code."""
     parser = Parser(prog=prog, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parent)
     what = parser.add_mutually_exclusive_group()
@@ -999,26 +1429,49 @@ def main(args: Sequence[str] | None = None, prog: str = "run.py") -> int:
     what.add_argument("--script", metavar="TEXT", help="commands with seconds: '0.5 0 0: 5, 0 0 1: 5'")
     what.add_argument("--directions", action="store_true", help="each direction of a velocity command by itself")
     what.add_argument("--window", action="store_true", help="show it, and steer with the keyboard")
-    what.add_argument("--check", action="store_true", help="compare with the golden rows, and no more")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long each command lasts [10]")
+    what.add_argument("--check", action="store_true", help="check the export, and no more")
+    parser.add_argument("--seconds", type=duration, default=10.0, help="how long each command lasts [10]")
     parser.add_argument(
-        "--episodes", type=int, default=8, help="episodes, or robots in each direction or on each motion [8]"
+        "--episodes", type=count, default=8, help="episodes, or robots in each direction or on each motion [8]"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument(
         "--log", type=Path, metavar="FILE", help="positions, velocities, actions of every step, as .npz"
     )
     parser.add_argument("--report", type=Path, metavar="FILE", help="what was measured, as .json")
     try:
         options = parser.parse_args(args)
+        for path in filter(None, (options.log, options.report)):
+            checked_place(path)
         report = run(options)
-    except (Refused, OSError, ValueError, KeyError) as error:
-        text = f"not in the metadata: {error}" if isinstance(error, KeyError) else str(error)
-        print(f"{parser.prog}: {text}", file=sys.stderr)
-        return 2
-    if options.report is not None:
-        options.report.write_text(json.dumps(report, indent=2) + "\n")
-    return 0
+        if options.report is not None:
+            write_whole(options.report, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
+        return 0
+    except Exception as error:
+        text, code = explained(error)
+        print(f"{parser.prog}: {CONTROL.sub('?', ' '.join(text.split()))[:600]}", file=sys.stderr)
+        return code
+
+
+def explained(error: Exception) -> tuple[str, int]:
+    """Return one line for the user and the exit code.
+
+    An export comes from anywhere, and there is no end of the ways in which its metadata can be of another shape than
+    ours. What no check has named is told by its kind and place.
+    """
+    if isinstance(error, Refused):
+        return str(error), 2
+    if isinstance(error, Stopped):
+        return str(error), 1
+    if isinstance(error, MemoryError):
+        return "not enough memory", 1
+    if isinstance(error, OSError):
+        return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part), 2
+    if isinstance(error, KeyError):
+        return f"not in the metadata: {error}", 2
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    words = str(error)[:300] or "no reason given"
+    return f"this export cannot be run: {type(error).__name__}: {words} ({Path(place.filename).name}:{place.lineno})", 2
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -1031,6 +1484,17 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         f"{about['task']}: {about['obs_dim']} observations, {about['action_dim']} actions every {about['step_dt']:g} s"
     )
     print(f"golden rows: {rows} of {rows} agree")
+    if "rollout" in about:
+        steps = len(about["rollout"]["positions"])
+        print(f"rollout: {steps} of {steps} control steps agree")
+    else:
+        print(
+            "note: this export has no recorded rollout, so that scales, gains, masses and the order of joints are not "
+            "checked: export it again",
+            file=sys.stderr,
+        )
+    if runner.manifest is not None:
+        print(runner.manifest)
     report: dict[str, Any] = {"task": about["task"], "seed": options.seed}
     if options.check:
         return report
@@ -1051,9 +1515,15 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         report |= (follow_motions if steering.is_motion else episodes)(runner, options.episodes)
     if options.log is not None:
         arrays: dict[str, Any] = {key: np.array(values) for key, values in runner.log.items()}
-        np.savez_compressed(options.log, **arrays)
+        packed = io.BytesIO()
+        np.savez_compressed(packed, **arrays)
+        write_whole(options.log, packed.getvalue())
     return report
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("run.py: interrupted", file=sys.stderr)
+        sys.exit(130)
