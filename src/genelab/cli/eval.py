@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     "--physics", type=click.Choice(PHYSICS), default="fine", help="That of judging, that of training, or both [fine]."
 )
 @click.option(
+    "--published-noise",
+    is_flag=True,
+    help="Leave the noise of the training observations on, as the published evaluations do [off].",
+)
+@click.option(
     "--robustness",
     is_flag=True,
     help="Also change friction, mass, gains, delay, noise, encoders and pushes, one at a time: where does it break?",
@@ -62,6 +67,7 @@ def command(
     max_steps: int | None,
     probe: bool,
     physics: str,
+    published_noise: bool,
     robustness: bool,
     overrides: Mapping[str, Any],
     **options: Any,
@@ -84,6 +90,7 @@ def command(
         max_steps=max_steps,
         probe=probe,
         physics="coarse" if physics == "coarse" else "fine",
+        published_noise=published_noise,
         robustness=robustness,
     )
     with progress_bar() as show:
@@ -105,7 +112,7 @@ def command(
         if report["robustness"]["sweeps"]:
             _draw_robustness(report, out.with_suffix(".robustness.png"))
     if len(reports) > 1:
-        _print_overlaps(next(iter(reports)), report["differences"])
+        _print_differences(next(iter(reports)), report["differences"])
     seconds = sum(
         one["wall_clock_seconds"] + one.get("robustness", {}).get("wall_clock_seconds", 0.0) for one in reports.values()
     )
@@ -135,12 +142,19 @@ def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], de
     engines, physics = (_listed(dict.fromkeys(one[key] for one in reports.values())) for key in ("engine", "physics"))
     where = engines if physics == "fine" else f"{engines} in {physics} physics"
     mode = "deterministic" if deterministic else "stochastic"
+    mode += ", noisy observations" * bool(first.get("observation_noise"))
     click.echo(f"{first['task']}: {first['num_episodes']} episodes on {where}, {mode}, seed {first['seed']}")
     if changes:
         for report in reports.values():
             click.echo(f"{report['physics']}: {describe_physics(changes, report['physics'])}")
     click.echo(f"checkpoint {first['checkpoint']}")
     Console().print(_table(reports))
+    for name, report in reports.items():
+        if report.get("identical_episodes"):
+            on = f" on {name}" * (len(reports) > 1)
+            click.echo(f"all {report['num_episodes']} episodes{on} are the same one: there is no interval to tell")
+        if "ground" in report:
+            Console().print(_ground_table(name, report))
     if "velocity_probe" in first:
         Console().print(_probe_table(reports))
         for name, report in reports.items():
@@ -184,6 +198,19 @@ def _table(reports: Mapping[str, dict[str, Any]]) -> Table:
     for key, title, digits in (("task_metrics", "", 4), ("terminations", "ended by ", 3)):
         for name in columns[0][key]:
             row(f"{title}{name}", [report[key][name] for report in columns], digits)
+    return table
+
+
+def _ground_table(name: str, report: dict[str, Any]) -> Table:
+    """The return on each kind of generated ground."""
+    from rich import box
+    from rich.table import Table
+
+    ground = report["ground"]
+    title = f"return by kind of ground, {len(ground['levels'])} levels, {name}"
+    table = Table(*ground["kinds"], title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_row(*(f"{one['return_mean']:.2f}" for one in ground["kinds"].values()))
+    table.add_row(*(f"{one['episodes']} episodes" for one in ground["kinds"].values()), style="dim")
     return table
 
 
@@ -260,9 +287,17 @@ def _number(value: float | None, digits: int, absent: str = "not published") -> 
     return absent if value is None else f"{value:.{digits}f}"
 
 
-def _print_overlaps(first: str, differences: dict[str, dict[str, Any]]) -> None:
-    for other, difference in differences.items():
-        same = difference["return_ci95_overlap"]
-        if same is not None:
-            where = "" if len(differences) == 1 else f" on {first} and {other}"
-            click.echo(f"the 95 % intervals of the return{where} {'overlap' if same else 'do not overlap'}")
+def _print_differences(first: str, differences: Mapping[str, dict[str, Any]]) -> None:
+    for other, found in differences.items():
+        if found["return_mean"] is None:
+            click.echo(f"{other} and {first} have no episode in common")
+            continue
+        text = f"{found['return_mean']:+.3f}"
+        if found["return_ci95"] is None:
+            text += " in each" if found["pairs"] > 1 else ""
+        else:
+            low, high = found["return_ci95"]
+            text += f", 95 % interval {low:+.3f} … {high:+.3f}: " + (
+                "no difference shown" * (low <= 0.0 <= high) or "they differ"
+            )
+        click.echo(f"return, {other} minus {first}, over {found['pairs']} pairs of episodes: {text}")

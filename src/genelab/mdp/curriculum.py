@@ -83,10 +83,14 @@ class DealtCells:
         rows = env_ids.cpu()
         if env.common_step_counter == 0:  # made or seeded just now: no episode has been run
             self.begun[rows] = 0
-        places = self.begun[rows] * self.group + rows % self.group
-        levels, columns = self.cells[places % len(self.cells)].unbind(dim=1)
+        levels, columns = self.of(self.begun[rows], rows).unbind(dim=1)
         _generated_terrain(env, "DealtCells").place(levels, columns, env_ids)
         self.begun[rows] += 1
+
+    def of(self, episodes: Tensor | Sequence[int], env_ids: Tensor | Sequence[int]) -> Tensor:
+        """Return level and column, `(N, 2)`, of these episodes, counted from 0, of these environments."""
+        places = torch.as_tensor(episodes) * self.group + torch.as_tensor(env_ids) % self.group
+        return self.cells[places % len(self.cells)]
 
 
 def _generated_terrain(env: ManagerBasedRlEnv, name: str) -> GeneratedTerrain:
