@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, NamedTuple
 
 import torch
@@ -19,10 +20,11 @@ from genelab.statistics import mean_interval, share_interval, spread
 
 
 class Cell(NamedTuple):
-    """A cell of generated ground."""
+    """A cell of generated ground; cells sort by their columns."""
 
-    kind: str
+    column: int
     level: int
+    kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,20 +85,18 @@ class Evaluation:
         """Return episodes, mean return and mean length on each kind and on each level of generated ground."""
         if self.cells is None:
             return None
-        labels = {"kinds": [cell.kind for cell in self.cells], "levels": [cell.level for cell in self.cells]}
-        return {name: self._by(each) for name, each in labels.items()}
-
-    def _by(self, labels: Sequence[str | int]) -> dict[str, dict[str, float]]:
-        rows = {label: [i for i, other in enumerate(labels) if other == label] for label in dict.fromkeys(labels)}
-        if not isinstance(labels[0], str):
-            rows = dict(sorted(rows.items()))
+        kinds = dict.fromkeys(cell.kind for cell in sorted(self.cells))
+        levels = sorted({cell.level for cell in self.cells})
         return {
-            str(label): {
-                "episodes": len(each),
-                "return_mean": statistics.fmean(self.returns[i] for i in each),
-                "length_mean": statistics.fmean(self.lengths[i] for i in each),
-            }
-            for label, each in rows.items()
+            "kinds": {kind: self._some([cell.kind == kind for cell in self.cells]) for kind in kinds},
+            "levels": {str(level): self._some([cell.level == level for cell in self.cells]) for level in levels},
+        }
+
+    def _some(self, chosen: Sequence[bool]) -> dict[str, float]:
+        return {
+            "episodes": sum(chosen),
+            "return_mean": statistics.fmean(compress(self.returns, chosen)),
+            "length_mean": statistics.fmean(compress(self.lengths, chosen)),
         }
 
 
@@ -116,8 +116,9 @@ def difference(first: Evaluation, second: Evaluation) -> dict[str, Any]:
     }
     result: dict[str, Any] = {"pairs": len(pairs)}
     for key, (before, after) in both.items():
-        known = pairs and before is not None and after is not None
-        changes = [float(after[j]) - float(before[i]) for i, j in pairs] if known else []
+        changes = (
+            [float(after[j]) - float(before[i]) for i, j in pairs] if before is not None and after is not None else []
+        )
         result[key] = statistics.fmean(changes) if changes else None
         result[f"{key.partition('_')[0]}_ci95"] = mean_interval(changes, kinds)
     return {**result, "task_metrics": _minus(first.task_metrics, second.task_metrics)}
@@ -171,4 +172,4 @@ def dealt_cells(env: ManagerBasedRlEnv, episodes: Sequence[Episode]) -> list[Cel
     terrain = env.scene.terrain
     assert isinstance(terrain, GeneratedTerrain)
     cells = term.instance.of([episode.number for episode in episodes], [episode.environment for episode in episodes])
-    return [Cell(terrain.kind_names[column], level) for level, column in cells.tolist()]
+    return [Cell(column, level, terrain.kind_names[column]) for level, column in cells.tolist()]

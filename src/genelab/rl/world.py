@@ -38,7 +38,7 @@ def eval_cfg(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
     return eval_needs(eval_defaults(cfg), num_envs)
 
 
-def eval_defaults(cfg: Cfg, noise_of: ManagerBasedRlEnvCfg | None = None) -> Cfg:
+def eval_defaults(cfg: Cfg, noise_of: ManagerBasedEnvCfg | None = None) -> Cfg:
     """Return a copy with the settings of an evaluation that overrides may change.
 
     Episodes last 30 s at most, nothing happens in intervals, and observations have no noise.
