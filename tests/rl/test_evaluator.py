@@ -577,7 +577,7 @@ def test_a_probe_that_would_take_too_long_is_left_out_with_a_remark(
 
 
 def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probe = SimpleNamespace(name="velocity")
+    probe = SimpleNamespace(name="velocity", varies_models=False)
     monkeypatch.setattr("genelab.rl.evaluator.probes_of", lambda env: {"velocity_probe": probe})
     monkeypatch.setattr("genelab.rl.evaluator.acts_alone", lambda path: True)
     said: list[str] = []

@@ -158,6 +158,7 @@ def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], de
     if "velocity_probe" in first:
         Console().print(_probe_table(reports))
         for name, report in reports.items():
+            _print_falls(name, report["velocity_probe"])
             if "kinds" in report["velocity_probe"]:
                 Console().print(_kinds_table(name, report))
     for section in first:
@@ -215,19 +216,39 @@ def _ground_table(name: str, report: dict[str, Any]) -> Table:
 
 
 def _probe_table(reports: Mapping[str, dict[str, Any]]) -> Table:
-    """What share of each commanded velocity was achieved; standing, the speed that was left."""
+    """What share of each commanded velocity was achieved, standing, the speed that was left; and what was not asked."""
+    from rich import box
     from rich.table import Table
 
-    probes = [report["velocity_probe"] for report in reports.values()]
-    title = f"{probes[0]['envs_per_direction']} robots per direction for {probes[0]['seconds']:g} s"
-    table = Table("direction", "command", *reports, title=title, title_justify="left")
-    for name, direction in probes[0]["directions"].items():
+    probes = {name: report["velocity_probe"] for name, report in reports.items()}
+    first = next(iter(probes.values()))
+    title = f"{first['envs_per_direction']} robots per direction for {first['seconds']:g} s: the share of the command, "
+    title += "the error ahead, left and turning (m/s, rad/s), and how far the heading drifts"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("direction", no_wrap=True)
+    table.add_column("command", no_wrap=True)
+    for name in probes:
+        where = "" if len(probes) == 1 else f"\n{name}"
+        for column in ("share", "error", "drift", "fell"):
+            table.add_column(column + where, no_wrap=True)
+    for name, direction in first["directions"].items():
         cells = []
-        for probe in probes:
+        for probe in probes.values():
             one = probe["directions"][name]
-            cells.append(_share(one) + (f", {one['falls']} fell" if one["falls"] else ""))
+            error = " ".join(f"{part:.2f}" for part in one["error"])
+            cells += [_share(one), error, f"{one['heading_drift']:+.0f}°", str(one["falls"] or "")]
         table.add_row(name, " ".join(f"{part:g}" for part in direction["command"]), *cells)
     return table
+
+
+def _print_falls(name: str, probe: Mapping[str, Any]) -> None:
+    """Of how many robots something is known: copies count once."""
+    low, high = probe["falls_ci95"]
+    alike = probe["robots"] - probe["trials"]
+    text = f"{name}: {probe['falls']} of {probe['robots']} robots fell"
+    if alike:
+        text += f", in {probe['trials']} different trials ({alike} did as another one)"
+    click.echo(f"{text}: 95 % interval {100 * low:.1f} to {100 * high:.1f} %")
 
 
 def _any_probe_table(section: str, reports: Mapping[str, dict[str, Any]]) -> Table:

@@ -22,7 +22,7 @@ from genelab.rl.evaluation import Evaluation, difference, sum_up
 from genelab.rl.exported import acts_alone
 from genelab.rl.finite import guarded
 from genelab.rl.locate import find_checkpoint
-from genelab.rl.probe import MOST_ROUNDS, probes_of, run_probe
+from genelab.rl.probe import MOST_ROUNDS, models_of_training, probes_of, run_probe
 from genelab.rl.provenance import versions
 from genelab.rl.robustness import Plan, judge, refuse_alone
 from genelab.rl.rollout import rollout
@@ -247,16 +247,7 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> tupl
             notify=notify,
             show=show,
         )
-        probed = {}
-        for section, probe in ({} if settings.probe is False else probes_of(env)).items():
-            if acts_alone(spec.checkpoint):
-                why = "a recurrent TorchScript policy acts for one robot; export it as ONNX"
-                notify(f"no {probe.name} probe: {why}")
-            elif probe.rounds > MOST_ROUNDS:
-                enough = math.ceil(probe.rounds * env.num_envs / MOST_ROUNDS)
-                notify(f"no {probe.name} probe: {env.num_envs} environments are too few; {enough} would do")
-            else:
-                probed[section] = run_probe(env, setup, probe, seed=settings.seed, show=show).report()
+        probed = _probe(env, setup, spec, notify, show)
         plan = None
         if settings.robustness:
             plan = Plan.of(env, settings.num_envs or NUM_ENVS, probe=settings.probe is not False)
@@ -302,6 +293,26 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> tupl
             show=show,
         )
     return report, result
+
+
+def _probe(
+    env: ManagerBasedRlEnv, setup: InferenceSetup, spec: EvalSpec, notify: Callable[[str], None], show: Show
+) -> dict[str, Any]:
+    """Return the reports of all probes by section; those that change the models of the robots run last."""
+    probes = {} if spec.settings.probe is False else probes_of(env)
+    probed = {}
+    for section, probe in sorted(probes.items(), key=lambda item: item[1].varies_models):
+        if acts_alone(spec.checkpoint):
+            why = "a recurrent TorchScript policy acts for one robot; export it as ONNX"
+            notify(f"no {probe.name} probe: {why}")
+        elif probe.rounds > MOST_ROUNDS:
+            enough = math.ceil(probe.rounds * env.num_envs / MOST_ROUNDS)
+            notify(f"no {probe.name} probe: {env.num_envs} environments are too few; {enough} would do")
+        else:
+            trained = TASKS.get(spec.task).env if probe.varies_models else None
+            prepare = {} if trained is None else {"prepare": models_of_training(env, trained)}
+            probed[section] = run_probe(env, setup, probe, seed=spec.settings.seed, show=show, **prepare).report()
+    return probed
 
 
 @torch.inference_mode()
