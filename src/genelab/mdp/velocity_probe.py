@@ -119,6 +119,8 @@ class VelocityProbe(Probe):
         speed = torch.ones(self.group) if self.terrain is not None else _speeds(self.group)
         self._fastest = (speed == 1.0).to(env.device)
         """Which robots of a direction are asked for the fastest command."""
+        self.noisy = False
+        """Whether their observations had noise."""
         speeds = speed.to(rows).repeat(len(rows))
         self._command = (speeds[:, None] * rows.repeat_interleave(self.group, dim=0)).repeat(blocks, 1)
         self._dealt = None if self.terrain is None else deal(self.terrain.cfg, len(self.wanted) * blocks, self.robots)
@@ -154,8 +156,11 @@ class VelocityProbe(Probe):
         self._make_noise(None)
 
     def _make_noise(self, share: Tensor | None) -> None:
-        for group in self.env.observation_manager.groups.values():
+        """Add the noise of training, be it enabled or not; with None as configured."""
+        groups = self.env.observation_manager.groups.values()
+        for group in groups:
             group.share_noise(share)
+        self.noisy = self.noisy or any(group.is_noisy for group in groups)
 
     def start(self, observations: dict[str, Tensor]) -> dict[str, Tensor]:
         if self._dealt is not None:
@@ -236,7 +241,7 @@ class VelocityProbe(Probe):
             "trials": trials,
             "falls": falls,
             "falls_ci95": share_interval(falls * trials / self.robots, trials),
-            "noise": any(group.is_noisy for group in self.env.observation_manager.groups.values()),
+            "noise": self.noisy,
             "directions": _by_name(directions),
         }
         if self.terrain is not None:
