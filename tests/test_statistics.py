@@ -70,4 +70,5 @@ def test_19_of_20_intervals_hold_the_true_mean() -> None:
 def test_the_interval_of_a_share_is_wilsons() -> None:
     assert share_interval(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
     assert share_interval(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert [share_interval(0, n)[0] for n in range(1, 200)] == [0.0] * 199  # not 7e-18
     assert share_interval(96, 100) == pytest.approx((0.9016, 0.9843), abs=1e-4)

@@ -70,7 +70,8 @@ def share_interval(hits: float, n: float) -> Interval:
     share, z2 = hits / n, Z * Z
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low, high = middle - half, middle + half  # of none and of all but for rounding
+    return 0.0 if hits == 0 else max(0.0, low), 1.0 if hits == n else min(1.0, high)
 
 
 def student_t(freedom: int) -> float:

@@ -430,6 +430,7 @@ def test_wrong_words_are_one_line_and_leave_no_file(
         ([TASK, str(checkpoint), "env.simulation.vis=true"], "env.simulation.vis: an evaluation decides this itself"),
         ([TASK, str(checkpoint), "agent.clip_actions=2"], "agent.clip_actions: an evaluation takes the agent from"),
         ([TASK, str(checkpoint), "env.events.push_cart.mode=reset"], "env.events"),
+        (["Genelab-Tracking-Flat-Unitree-G1-v0", "pretrained", "--published-noise"], "leave out --published-noise"),
         ([TASK, str(checkpoint), "--vis"], "No such option '--vis'"),
         ([TASK, str(checkpoint), "--out", "/proc/eval.json"], "--out: cannot write /proc/eval.json"),
         (["GeneLab-Double-Inverted-Pendulum-v0", str(checkpoint)], "with other observations"),

@@ -35,7 +35,7 @@ from genelab.statistics import share_interval
 if TYPE_CHECKING:
     from genelab.mdp.commands import VelocityCommand
 
-STARTS_OFF = {"lin_vel": 0.3, "ang_vel": 0.3, "joints": 0.05}
+STARTS_OFF = {"lin_vel": 0.1, "ang_vel": 0.1, "joints": 0.02}
 """How fast a robot moves at most when it starts, m/s, and turns, rad/s, and how far off each joint is, rad."""
 SLOWEST = 0.5
 """Every other robot of a direction is asked for less than the fastest command, down to this share of it."""
