@@ -299,6 +299,8 @@ def _judged(evaluation: Mapping[str, Any]) -> str:
 def _otherwise(evaluation: Mapping[str, Any]) -> list[str]:
     """What it was judged with besides; threads change no number."""
     words = [word for word in evaluation.get("overrides") or () if not word.startswith(_THREADS)]
+    if evaluation.get("observation_noise") and not any("enable_noise" in word for word in words):
+        words.append("--published-noise")
     count = evaluation.get("num_envs", _NUM_ENVS)
     return words if count == _NUM_ENVS else [f"--num-envs {count}", *words]
 
@@ -325,7 +327,9 @@ def _directions(probe: Mapping[str, Any]) -> Iterator[str]:
         else:
             yield "" if one.get("achieved") is None else f"{one['achieved']:.3f}"
     robots = (probe.get("envs_per_direction") or 0) * len(found)
-    yield f"{probe.get('falls', '')} of {robots}"
+    alike = "trials" not in probe and "kinds" not in probe
+    trials = f", {probe['trials']} trials" if "trials" in probe else " copies" * alike
+    yield f"{probe.get('falls', '')} of {robots}{trials}"
 
 
 def _motions(runs: Mapping[str, Sequence[Run]]) -> str:
@@ -490,7 +494,10 @@ mean return stayed within 1 % of the last one or above. *Training* is the time o
 
 _PROBES = """\
 The share of the commanded speed in each direction by itself, ten seconds of one command; for standing, the velocity
-that is left, m/s and rad/s together.
+that is left, m/s and rad/s together. The share is the velocity along the command: it says nothing about drift, and
+more than 100 % is too much ([errors](eval-and-export.md#the-velocity-probe)). Where it says *copies*, the robots of a
+direction differed by place and heading only and did the same: as many trials as directions. Later evaluations vary the
+robots, and count how many of them are different trials.
 """
 _MOTIONS = """\
 Every motion once, from its first frame to its last, by robots that start up to 2 cm, 0.05 rad and 0.02 rad per joint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 Interval = tuple[float, float]
 """Lower and upper end."""
@@ -12,23 +12,66 @@ Z = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 
 
-def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Where the true mean is, by Student's t; None for fewer than two values, which say nothing about it."""
-    n = len(values)
-    if n < 2:
+def mean_interval(values: Sequence[float], strata: Sequence[Hashable] | None = None) -> Interval | None:
+    """Return the 95 % interval of a mean by Student's t.
+
+    Args:
+        values: Independent samples.
+        strata: The stratum of each sample, where samples were dealt to strata in proportion: then only the spread
+            within strata counts. A stratum with one sample gets the pooled variance of the others.
+
+    Returns:
+        None where the samples say nothing about their spread: for fewer than two, or if all are the same.
+    """
+    if len(values) < 2 or not spread(values):
         return None
-    mean = math.fsum(values) / n
-    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    half = student_t(n - 1) * math.sqrt(variance / n)
+    groups = _grouped(values, strata)
+    squares = [_squares(group) for group in groups]
+    freedom = [len(group) - 1 for group in groups]
+    if not any(squares):  # nothing is known about the spread within strata
+        groups, squares, freedom = [values], [_squares(values)], [len(values) - 1]
+    pooled = math.fsum(squares) / sum(freedom)
+    n, mean = len(values), math.fsum(values) / len(values)
+    shares = [
+        len(group) * (one / f if f else pooled) / n**2 for group, one, f in zip(groups, squares, freedom, strict=True)
+    ]
+    variance = math.fsum(shares)
+    # Welch and Satterthwaite
+    weights = math.fsum(share**2 / (f or sum(freedom)) for share, f in zip(shares, freedom, strict=True))
+    half = student_t(max(1, math.floor(variance**2 / weights + 1e-9))) * math.sqrt(variance)
     return mean - half, mean + half
 
 
-def share_interval(hits: int, n: int) -> Interval:
-    """Where the true probability is, by Wilson: never empty, never beyond 0 and 1, even when all are hits."""
+def spread(values: Sequence[float]) -> bool:
+    """Return whether values differ by more than rounding to single precision does."""
+    return max(values) - min(values) > 1e-6 * max(map(abs, values))
+
+
+def _grouped(values: Sequence[float], strata: Sequence[Hashable] | None) -> list[Sequence[float]]:
+    if strata is None:
+        return [values]
+    groups: dict[Hashable, list[float]] = {}
+    for value, stratum in zip(values, strata, strict=True):
+        groups.setdefault(stratum, []).append(value)
+    return list(groups.values())
+
+
+def _squares(values: Sequence[float]) -> float:
+    """Return the sum of squares about the mean."""
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)
+
+
+def share_interval(hits: float, n: float) -> Interval:
+    """Where the true probability is, by Wilson: never empty, never beyond 0 and 1, even when all are hits.
+
+    Of trials that are not independent, `n` is how many are, and `hits` the same share of it.
+    """
     share, z2 = hits / n, Z * Z
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low, high = middle - half, middle + half  # of none and of all but for rounding
+    return 0.0 if hits == 0 else max(0.0, low), 1.0 if hits == n else min(1.0, high)
 
 
 def student_t(freedom: int) -> float:
@@ -44,10 +87,3 @@ def student_t(freedom: int) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160 / v**4,
     )
     return z + sum(terms)
-
-
-def overlap(first: Interval | None, second: Interval | None) -> bool | None:
-    """Whether two intervals have something in common; None if one is unknown."""
-    if first is None or second is None:
-        return None
-    return max(first[0], second[0]) <= min(first[1], second[1])

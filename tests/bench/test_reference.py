@@ -192,8 +192,12 @@ def test_probes_and_metrics_have_tables(tmp_path: Path) -> None:
     file = tmp_path / "src" / "genelab_x" / "pretrained" / "Genelab-Velocity-Flat-Unitree-Go1-v0" / "eval.json"
     write(file, {"engines": {"mujoco": evaluation(50, velocity_probe=probe, task_metrics={"error": 0.12345})}})
     page = reference.render(tmp_path)
-    assert "| Velocity-Flat-Unitree-Go1 | , shipped | 98 % | | | | | | | | 0.001 | 1 of 128 |" in page
+    assert "| Velocity-Flat-Unitree-Go1 | , shipped | 98 % | | | | | | | | 0.001 | 1 of 128 copies |" in page
     assert "| Velocity-Flat-Unitree-Go1 | , shipped | error | 0.1235 |" in page
+    write(file, evaluation(50, velocity_probe={**probe, "trials": 97}, observation_noise=True))
+    page = reference.render(tmp_path)
+    assert "| 0.001 | 1 of 128, 97 trials |" in page
+    assert "`--published-noise`" in page
     assert "| Tracking-Flat-Unitree-G1 | | | |" in page
     assert "Probes of the trackers" not in page
     clips = {"dance": {"robots": 64, "reached_end": 63, "mpkpe": 0.06688, "joint_vel": None}}

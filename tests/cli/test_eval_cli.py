@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from genelab.cli.eval import _kinds_table
+from genelab.cli.eval import _kinds_table, _print_falls, _probe_table
+from genelab.statistics import share_interval
 
 
 def direction(fraction: float | None, falls: int = 0, achieved: float = 0.5) -> dict[str, Any]:
@@ -25,3 +26,22 @@ def test_the_table_by_kind_of_ground_fits_a_narrow_terminal(capsys: pytest.Captu
     assert head.split() == ["direction", *names]
     assert turn.split() == ["slow", "turn", "right", "97%", "97%", "50%", "×3", "97%", "97%", "97%"]
     assert stand.split() == ["stand", *["0.080"] * 6]
+
+
+def test_the_table_of_a_probe_shows_errors_and_drift_and_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    turned = {"command": (0.0, 1.0, 0.0), "error": (0.09, 0.131, 0.13), "heading_drift": -74.5, **direction(0.87)}
+    stand = {"command": (0.0, 0.0, 0.0), "error": (0.0, 0.0, 0.01), "heading_drift": 0.2, **direction(None, 3, 0.08)}
+    directions = {"slow turn right": turned, "stand": stand}
+    probe = {"envs_per_direction": 64, "seconds": 10.0, "directions": directions}
+    Console(width=80).print(_probe_table({"mujoco": {"velocity_probe": probe}}))
+    *_, first, second, _ = capsys.readouterr().out.splitlines()
+    assert first.split() == ["slow", "turn", "right", "0", "1", "0", "87%", "0.09", "0.13", "0.13", "-74°"]
+    assert second.split() == ["stand", "0", "0", "0", "0.080", "0.00", "0.00", "0.01", "+0°", "3"]
+
+
+def test_falls_are_told_of_different_trials(capsys: pytest.CaptureFixture[str]) -> None:
+    """None of 576 fell, and the 64 robots of each of nine directions did the same."""
+    low, high = share_interval(0, 9)
+    _print_falls("mujoco", {"robots": 576, "trials": 9, "falls": 0, "falls_ci95": (low, high)})
+    told = "0 of 576 robots fell, in 9 different trials (567 did as another one): 95 % interval 0.0 to 29.9 %"
+    assert capsys.readouterr().out == f"mujoco: {told}\n"

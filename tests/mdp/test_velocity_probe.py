@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from genelab.managers import ObservationGroupCfg, ObservationTermCfg, TerminationTermCfg
+from genelab.managers import ObservationGroupCfg, ObservationTermCfg, TerminationTermCfg, UniformNoiseCfg
 from genelab.mdp import VelocityCommandCfg
 from genelab.mdp.velocity_probe import VelocityProbe, directions_of
 from genelab.rl.backends.base import InferenceSetup
@@ -18,6 +19,7 @@ from genelab.rl.probe import probes_of, run_probe
 from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, InitialStateCfg, SceneCfg, mjcf_text
 from genelab.scene.terrains import FlatCfg, GeneratedTerrain, TerrainCfg, TerrainGeneratorCfg
 from genelab.sim import SimulationCfg
+from genelab.statistics import share_interval
 from tests.mdp.hopper import twist
 from tests.narrow import present
 
@@ -65,7 +67,10 @@ def env() -> Iterator[ManagerBasedRlEnv]:
     env.close()
 
 
-def moving(env: ManagerBasedRlEnv, share: Tensor, falls: Tensor) -> InferenceSetup:
+NOBODY = torch.zeros(36, dtype=torch.bool)
+
+
+def moving(env: ManagerBasedRlEnv, share: Tensor, falls: Tensor, yaw: float = 0.0) -> InferenceSetup:
     """Moves each robot at its share of what it sees as the command; some fall over after three seconds."""
     steps = 0
 
@@ -80,7 +85,7 @@ def moving(env: ManagerBasedRlEnv, share: Tensor, falls: Tensor) -> InferenceSet
         if isinstance(env.scene.terrain, GeneratedTerrain):  # beyond their cell they stop
             seen *= env.scene.terrain.in_own_cell(env.robot.root_pos_w)[:, None]
         velocity[:, :2] = seen[:, :1] * forward + seen[:, 1:2] * left
-        velocity[:, 5] = seen[:, 2]
+        velocity[:, 5] = seen[:, 2] + yaw
         env.robot.write_root_velocity(velocity, None)
         if steps == 150:
             pose = torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]).repeat(int(falls.sum()), 1)
@@ -125,7 +130,7 @@ def test_it_reports_the_share_of_each_direction_and_who_fell(
     monkeypatch.setattr(VelocityProbe, "envs_per_direction", 4)
     assert list(probes_of(env)) == ["velocity_probe"]
     share, falls = torch.full((36,), 0.75), torch.zeros(36, dtype=torch.bool)
-    share[4:8] = torch.tensor([0.5, 0.5, 0.5, 1.0])  # backward: the median is not moved by one
+    share[4:8] = torch.tensor([0.5, 1.0, 0.5, 1.0])  # backward: the share is that of the fastest commands
     falls[9:11] = True  # two that go left
     wanted = twist(env).probe()
     probe = run_probe(env, moving(env, share, falls), wanted, seed=0)
@@ -142,6 +147,67 @@ def test_it_reports_the_share_of_each_direction_and_who_fell(
     assert {name: one.falls for name, one in found.items() if one.falls} == {"left": 2}
     assert probe.falls == 2
     assert probe.report()["directions"]["forward"]["command"] == (1.0, 0.0, 0.0)
+
+
+def test_errors_and_drift_show_what_was_not_asked_for(env: ManagerBasedRlEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every robot goes at 120 % of its command, and turns by 0.1 rad/s to the left besides."""
+    monkeypatch.setattr(VelocityProbe, "envs_per_direction", 4)
+    probe = run_probe(env, moving(env, torch.full((36,), 1.2), NOBODY, yaw=0.1), twist(env).probe(), seed=0)
+    found = {direction.name: direction for direction in probe.directions}
+    forward, slow, stand = found["forward"], found["slow turn left"], found["stand"]
+    assert forward.fraction == pytest.approx(1.2, abs=1e-3)
+    assert forward.velocity == pytest.approx((1.2, 0.0, 0.1), abs=3e-3)
+    # Commands of 1, 0.625, 1 and 0.875 m/s.
+    mean = (1.0 + 0.625 + 1.0 + 0.875) / 4
+    assert forward.error == pytest.approx((0.2 * mean, 0.0, 0.1), abs=3e-3)
+    followed = [1 - math.hypot(0.2 * asked, 0.1) / asked for asked in (1.0, 0.625, 1.0, 0.875)]
+    assert forward.followed == pytest.approx(sum(followed) / 4, abs=1e-3)
+    assert forward.heading_drift == pytest.approx(math.degrees(0.1 * 10.0), abs=0.1)
+    assert slow.fraction == pytest.approx(1.2 + 0.5, abs=1e-3)  # not a success
+    assert slow.followed == pytest.approx(1 - (0.2 + 0.1 * (1 + 1 / 0.625 + 1 + 1 / 0.875) / 4 / 0.2), abs=1e-3)
+    assert (stand.fraction, stand.followed) == (None, None)
+    assert stand.error == pytest.approx((0.0, 0.0, 0.1), abs=1e-3)
+
+
+def test_copies_count_as_one_trial(env: ManagerBasedRlEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of 36 fell: but of the four of a direction, the two with the same command did the same."""
+    monkeypatch.setattr(VelocityProbe, "envs_per_direction", 4)
+    probe = run_probe(env, moving(env, torch.ones(36), NOBODY), twist(env).probe(), seed=0)
+    found = {direction.name: direction.trials for direction in probe.directions}
+    assert found == {**dict.fromkeys(found, 3), "stand": 1}
+    report = probe.report()
+    assert (report["robots"], report["trials"], report["falls"]) == (36, 25, 0)
+    assert report["falls_ci95"] == share_interval(0, 25)
+    share = torch.ones(36)
+    share[2] = 1.01
+    probe = run_probe(env, moving(env, share, NOBODY), twist(env).probe(), seed=0)
+    assert probe.directions[0].trials == 4
+
+
+def test_robots_start_a_little_off_and_see_the_noise_of_training(
+    env: ManagerBasedRlEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VelocityProbe, "envs_per_direction", 4)
+    group = env.observation_manager.groups["policy"]
+    group.cfg.enable_noise = False
+    starts: list[Tensor] = []
+
+    def policy(observations: dict[str, Tensor]) -> Tensor:
+        starts.append(torch.cat((env.robot.root_lin_vel_w, env.robot.root_ang_vel_w, env.robot.joint_pos), dim=1))
+        assert group.is_noisy
+        return torch.zeros(36, 1)
+
+    group.cfgs["command"].noise = UniformNoiseCfg(low=-0.1, high=0.1)
+    for seed in (0, 0, 1):
+        probe = run_probe(env, InferenceSetup(policy=policy), twist(env).probe(), seed=seed)
+        starts[-1] = starts[-500]
+    first, again, other = starts[499::500]
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert len(first.unique(dim=0)) == 36
+    assert first.abs().amax(dim=0) == pytest.approx([0.1, 0.1, 0.0, 0.0, 0.0, 0.1, 0.02], abs=0.01)
+    assert probe.report()["noise"]
+    assert not group.is_noisy  # what comes next has none again
 
 
 def test_each_kind_of_ground_is_judged_by_itself_and_nobody_beyond_his_cell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +255,7 @@ def test_robots_take_turns_where_there_are_fewer_environments(monkeypatch: pytes
     run_probe(env, InferenceSetup(policy=setup.policy, reset=forget), probe, seed=0)
     asked = list(directions_of(COMMAND.lin_vel_x, COMMAND.lin_vel_y, COMMAND.ang_vel_z).values())
     assert len(rounds) == 5
-    expected = torch.tensor([command for command in asked for _ in range(4)])
+    expected = torch.tensor([[part * speed for part in one] for one in asked for speed in (1.0, 0.625, 1.0, 0.875)])
     assert torch.tensor(rounds).flatten(0, 1)[:36].allclose(expected)
     fractions = [direction.fraction for direction in probe.directions[:-1]]
     assert fractions == pytest.approx([0.5] * 8, abs=1e-3)

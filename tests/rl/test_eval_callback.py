@@ -139,11 +139,11 @@ def test_success_is_said_where_a_task_has_it() -> None:
     assert _in_words(summary) == "return 1.250, length 10.0, success 50%"
 
 
-@pytest.mark.parametrize("setting", [{"probe": True}, {"deterministic": False}, {"physics": "coarse"}])
+@pytest.mark.parametrize(
+    "setting", [{"probe": True}, {"deterministic": False}, {"physics": "coarse"}, {"published_noise": True}]
+)
 def test_what_an_evaluation_while_training_does_not_do_is_refused(setting: dict[str, Any]) -> None:
-    with pytest.raises(
-        UsageError, match=r"^evaluation while training: the policy's mean is judged, in fine physics and"
-    ):
+    with pytest.raises(UsageError, match=r"^evaluation while training: the policy's mean is judged, in fine physics, "):
         train_task(PENDULUM, log_dir=Path("run"), evaluation=EvalSettings(every=1, **setting))
     assert not Path("run").exists()
 

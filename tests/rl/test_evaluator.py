@@ -20,10 +20,15 @@ from genelab.errors import GenelabError
 from genelab.managers import MetricTermCfg, Probe, RewardTermCfg, TerminationTermCfg
 from genelab.rl import evaluate_task, train_task
 from genelab.rl.backends import InferenceSetup
+from genelab.rl.evaluation import Evaluation, difference
 from genelab.rl.evaluator import EvalSettings, EvalSpec, evaluate
 from genelab.rl.policies import load_policy
-from genelab.rl.world import eval_cfg
+from genelab.rl.world import eval_cfg, eval_defaults, eval_needs, policy_on_task
+from genelab.scene import GeneratedTerrain, TerrainGeneratorCfg
+from genelab.scene.terrains import FlatCfg
 from genelab.sim import ENGINES, ModelError
+from genelab.statistics import mean_interval
+from tests.narrow import as_kind, present
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 CHANCE, LONGEST = 0.05, 60
@@ -112,6 +117,74 @@ def age(env: ManagerBasedRlEnv) -> Tensor:
     return env.episode_length_buf.to(env.dtype)
 
 
+GRID = TerrainGeneratorCfg(
+    sub_terrains={name: FlatCfg() for name in ("stairs", "boxes", "slope")},
+    columns=("stairs",) * 4 + ("boxes",) * 4 + ("slope",) * 2,
+    cell_size=1.0,
+    border_width=0.0,
+    footprint=0.4,
+    rows=10,
+    max_init_level=None,
+)
+
+
+def cell_paid(env: ManagerBasedRlEnv) -> Tensor:
+    """10 × the column plus the level of the ground that the episode began on."""
+    terrain = as_kind(env.scene.terrain, GeneratedTerrain)
+    return (10.0 * terrain.kinds + terrain.levels).to(env.dtype)
+
+
+def on_grid(num_envs: int, terrain: TerrainGeneratorCfg = GRID) -> ManagerBasedRlEnv:
+    """Episodes of one step, which pay for their cell."""
+    cfg = rl_cfg(TASK, play=True)
+    cfg.scene.terrain = terrain
+    cfg.episode_length_s = 0.01
+    cfg.rewards = {"cell": RewardTermCfg(func=cell_paid, weight=100.0)}
+    return ManagerBasedRlEnv(eval_cfg(cfg, num_envs))
+
+
+@pytest.mark.parametrize(("num_envs", "episodes"), [(64, 100), (100, 100), (7, 100), (200, 200), (100, 300)])
+def test_episodes_are_dealt_evenly_to_the_cells_of_the_ground(num_envs: int, episodes: int) -> None:
+    """With 64 environments the first ones, on stairs, had a second episode."""
+    env = on_grid(num_envs)
+    found = evaluate(env, still(env), episodes=episodes, seed=0)
+    assert sorted(found.returns) == pytest.approx(sorted(list(range(100)) * (episodes // 100)))
+    ground = present(found.by_ground())
+    assert {kind: one["episodes"] for kind, one in ground["kinds"].items()} == {
+        "stairs": 0.4 * episodes,
+        "boxes": 0.4 * episodes,
+        "slope": 0.2 * episodes,
+    }
+    assert ground["kinds"]["slope"]["return_mean"] == pytest.approx(89.5)
+    assert list(ground["levels"]) == [str(level) for level in range(10)]
+    assert ground["levels"]["3"]["return_mean"] == pytest.approx(48.0)
+    again = evaluate(env, still(env), episodes=episodes, seed=0)
+    assert again.returns == found.returns  # the deal begins with the evaluation
+    env.close()
+
+
+def test_ten_episodes_see_easy_and_hard_cells_of_each_kind() -> None:
+    """That many has an evaluation while training; it had stairs on the easiest levels only."""
+    env = on_grid(10)
+    found = evaluate(env, still(env), episodes=10, seed=0)
+    assert sorted(value // 10 for value in found.returns) == list(range(10))
+    assert sorted(round(value) % 10 for value in found.returns) == list(range(10))
+    for kind in ("stairs", "boxes", "slope"):
+        levels = [cell.level for cell in present(found.cells) if cell.kind == kind]
+        assert min(levels) < 5 <= max(levels)
+    env.close()
+
+
+def test_the_interval_counts_the_spread_within_kinds_of_ground() -> None:
+    env = on_grid(100)
+    found = evaluate(env, still(env), episodes=100, seed=0)
+    within = present(found.intervals()["return_ci95"])
+    assert within == mean_interval(found.returns, found.kinds)
+    across = present(mean_interval(found.returns))
+    assert within[1] - within[0] < 0.6 * (across[1] - across[0])
+    env.close()
+
+
 def test_terminations_are_shares_of_the_episodes() -> None:
     env = random_lengths(64)
     result = evaluate(env, still(env), episodes=256, seed=0)
@@ -153,6 +226,10 @@ def test_a_config_made_for_watching_is_made_fit_to_judge() -> None:
     assert "push_cart" in cfg.events
     assert [name for name, event in judged.events.items() if event.mode == "interval"] == []
     assert cfg.episode_length_s == 1e9
+    asked = eval_defaults(cfg)
+    asked.episode_length_s, asked.auto_reset, asked.simulation.vis = 40.0, False, True
+    eval_needs(asked, 3)
+    assert (asked.episode_length_s, asked.auto_reset, asked.simulation.vis) == (40.0, True, False)
 
 
 def test_an_episode_that_nothing_ends_takes_30_s() -> None:
@@ -180,6 +257,68 @@ def test_recurrent_state_is_reset_where_episodes_end() -> None:
     evaluate(env, InferenceSetup(policy=act, reset=forget), episodes=12, seed=0)
     assert len(ages) > 100
     assert not torch.stack(ages).any()
+
+
+def test_episodes_that_are_all_the_same_say_so_and_have_no_interval() -> None:
+    """The mean was rounded to single precision, and its interval of width 0 did not hold it."""
+    same = Evaluation(
+        returns=[141.9044765 + i * 1e-9 for i in range(100)], lengths=[1500] * 100, successes=[True] * 100
+    )
+    assert same.identical
+    assert same.intervals() == {"return_ci95": None, "length_ci95": None, "success_ci95": None}
+    assert same.summary()["return_mean"] == pytest.approx(141.9044765, abs=1e-7)
+    other = Evaluation(returns=[1.0, 1.001], lengths=[9, 9], successes=None)
+    assert not other.identical
+    low, high = present(other.intervals()["return_ci95"])
+    assert low < other.summary()["return_mean"] < high
+    assert other.intervals()["length_ci95"] is None
+
+
+def test_evaluations_are_compared_episode_by_episode() -> None:
+    """Returns that differ by far more between episodes than between engines."""
+    first = Evaluation(returns=[10.0, 20.0, 30.0, 40.0], lengths=[9] * 4, successes=None, places=[0, 1, 2, 3])
+    second = Evaluation(returns=[32.0, 11.0, 21.0], lengths=[8] * 3, successes=None, places=[2, 0, 1])
+    found = difference(first, second)
+    assert (found["pairs"], found["return_mean"]) == (3, pytest.approx(4 / 3))
+    # 1, 1 and 2: standard deviation 0.577, over three pairs ± 4.303 · 0.577 / √3
+    assert present(found["return_ci95"]) == pytest.approx((4 / 3 - 1.434, 4 / 3 + 1.434), abs=1e-3)
+    assert (found["length_mean"], found["length_ci95"]) == (-1.0, None)  # in all pairs
+    assert (found["success_rate"], found["success_ci95"]) == (None, None)
+    apart = difference(first, Evaluation(returns=[1.0], lengths=[1], successes=None, places=[9]))
+    assert (apart["pairs"], apart["return_mean"], apart["return_ci95"]) == (0, None, None)
+
+
+def test_overrides_of_what_an_evaluation_sets_are_in_force(checkpoint: Path, tmp_path: Path) -> None:
+    """They were recorded, and replaced by noise off and 30 s."""
+    changes = {"env.observations.policy.enable_noise": "true", "env.episode_length_s": "31"}
+    with policy_on_task(TASK, checkpoint, num_envs=2, overrides=changes) as (env, _):
+        assert env.observation_manager.groups["policy"].is_noisy
+        assert env.max_episode_length == 3100
+    out = tmp_path / "eval.json"
+    words = ["eval", TASK, str(checkpoint), "--num-envs", "4", "--episodes", "4", "--out", str(out)]
+
+    def mean(*more: str) -> tuple[float, bool]:
+        assert run([*words, *more]) == 0
+        report = json.loads(out.read_text())
+        return report["metrics"]["return_mean"], report["observation_noise"]
+
+    quiet, noisy = mean(), mean("--published-noise")
+    assert (quiet[1], noisy[1]) == (False, True)
+    assert quiet[0] != noisy[0]
+    assert mean("env.observations.policy.enable_noise=true") == noisy
+    assert mean("--published-noise", "env.observations.policy.enable_noise=false") == quiet
+
+
+def test_noise_is_that_of_the_training_observations() -> None:
+    train, play = rl_cfg(TASK), rl_cfg(TASK, play=True)
+    for term in play.observations["policy"].terms.values():
+        term.noise = None
+    noisy = eval_defaults(play, train)
+    assert noisy.observations["policy"].enable_noise
+    assert (
+        noisy.observations["policy"].terms["joint_pos"].noise == train.observations["policy"].terms["joint_pos"].noise
+    )
+    assert not noisy.observations["critic"].enable_noise
 
 
 def test_max_steps_ends_it_and_says_what_that_does() -> None:
@@ -241,6 +380,7 @@ def test_the_file_has_every_key_of_the_spec(
     assert (metrics["success_rate"], metrics["success_ci95"]) == (None, None)
     assert metrics["return_ci95"][0] < metrics["return_mean"] < metrics["return_ci95"][1]
     assert metrics["length_ci95"][0] < metrics["length_mean"] < metrics["length_ci95"][1]
+    assert (report["schema_version"], report["identical_episodes"], report["observation_noise"]) == (2, False, False)
     assert sum(report["rewards"].values()) == pytest.approx(metrics["return_mean"], rel=1e-5)
     assert report["terminations"] == {"time_out": 0.0, "cart_out_of_bounds": 0.0, "pole_fell": 1.0}
     assert (report["seed"], report["deterministic"]) == (0, True)
@@ -287,6 +427,10 @@ def test_wrong_words_are_one_line_and_leave_no_file(
         ),
         ([TASK, str(checkpoint), "--env.seed", "3"], "env.seed: an evaluation decides this itself: pass --seed"),
         ([TASK, str(checkpoint), "--env.auto-reset", "false"], "env.auto_reset: an evaluation decides this itself"),
+        ([TASK, str(checkpoint), "env.simulation.vis=true"], "env.simulation.vis: an evaluation decides this itself"),
+        ([TASK, str(checkpoint), "agent.clip_actions=2"], "agent.clip_actions: an evaluation takes the agent from"),
+        ([TASK, str(checkpoint), "env.events.push_cart.mode=reset"], "env.events"),
+        (["Genelab-Tracking-Flat-Unitree-G1-v0", "pretrained", "--published-noise"], "leave out --published-noise"),
         ([TASK, str(checkpoint), "--vis"], "No such option '--vis'"),
         ([TASK, str(checkpoint), "--out", "/proc/eval.json"], "--out: cannot write /proc/eval.json"),
         (["GeneLab-Double-Inverted-Pendulum-v0", str(checkpoint)], "with other observations"),
@@ -316,18 +460,19 @@ def test_all_engines_are_compared_in_one_file(
     text = capfd.readouterr().out
     assert re.search(r"return\s+│ 40.000 ± 1.000\s+│ 30.000 ± 1.000\s+│ -10.000", text)
     assert re.search(r"error\s+│ 0.5000\s+│ 0.7500\s+│ \+0.2500", text)
-    assert "the 95 % intervals of the return do not overlap" in text
+    assert "return, genesis minus mujoco, over 4 pairs of episodes: -10.000 in each" in text
     report = json.loads(out.read_text())
     assert (report["task"], report["checkpoint"]) == (TASK, str(checkpoint))
     assert [one["engine"] for one in report["engines"].values()] == ["mujoco", "genesis"] == list(report["engines"])
     assert report["not_run"] == []
     assert report["difference"] == {
+        "pairs": 4,
         "return_mean": -10.0,
+        "return_ci95": None,
         "length_mean": 0.0,
+        "length_ci95": None,
         "success_rate": None,
-        "return_ci95_overlap": False,
-        "length_ci95_overlap": True,
-        "success_ci95_overlap": None,
+        "success_ci95": None,
         "task_metrics": {"error": 0.25},
     }
 
@@ -335,7 +480,7 @@ def test_all_engines_are_compared_in_one_file(
 def test_more_than_two_engines_are_compared_with_the_first(
     checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def evaluation(spec: EvalSpec, *rest: object) -> dict[str, Any]:
+    def evaluation(spec: EvalSpec, *rest: object) -> tuple[dict[str, Any], Evaluation]:
         if spec.overrides["env.simulation.engine"] == "stiff":
             raise ModelError("the stiff engine cannot express joints")
         return fake_evaluation(spec)
@@ -350,8 +495,8 @@ def test_more_than_two_engines_are_compared_with_the_first(
     assert "left out: the stiff engine cannot express joints" in said.err
     assert "1 episodes on mujoco, genesis and third" in said.out
     assert re.search(r"error\s+│ 0.5000\s+│ 0.7500\s+│ 0.5000\s+│ \+0.2500\s+│ \+0.0000", said.out)
-    assert "the 95 % intervals of the return on mujoco and genesis do not overlap" in said.out
-    assert "the 95 % intervals of the return on mujoco and third overlap" in said.out
+    assert "return, genesis minus mujoco, over 4 pairs of episodes: -10.000 in each" in said.out
+    assert "return, third minus mujoco, over 4 pairs of episodes: +0.000 in each" in said.out
     report = json.loads(out.read_text())
     assert list(report["engines"]) == ["mujoco", "genesis", "third"]
     assert report["not_run"] == ["stiff", "far"]
@@ -362,7 +507,7 @@ def test_more_than_two_engines_are_compared_with_the_first(
 def test_what_one_engine_gave_is_kept_if_the_next_crashes(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(spec: EvalSpec, *rest: object) -> dict[str, Any]:
+    def crash(spec: EvalSpec, *rest: object) -> tuple[dict[str, Any], Evaluation]:
         if spec.overrides["env.simulation.engine"] == "genesis":
             raise KeyboardInterrupt
         return fake_evaluation(spec)
@@ -433,7 +578,7 @@ def test_a_probe_that_would_take_too_long_is_left_out_with_a_remark(
 
 
 def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probe = SimpleNamespace(name="velocity")
+    probe = SimpleNamespace(name="velocity", varies_models=False)
     monkeypatch.setattr("genelab.rl.evaluator.probes_of", lambda env: {"velocity_probe": probe})
     monkeypatch.setattr("genelab.rl.evaluator.acts_alone", lambda path: True)
     said: list[str] = []
@@ -442,12 +587,16 @@ def test_a_policy_of_one_robot_is_not_probed(checkpoint: Path, monkeypatch: pyte
     assert said == ["no velocity probe: a recurrent TorchScript policy acts for one robot; export it as ONNX"]
 
 
-def fake_evaluation(spec: EvalSpec, *rest: object) -> dict[str, Any]:
+def fake_evaluation(spec: EvalSpec, *rest: object) -> tuple[dict[str, Any], Evaluation]:
     engine = spec.overrides["env.simulation.engine"]
     mean = {"genesis": 30.0}.get(engine, 40.0)
     metrics = {"return_mean": mean, "length_mean": 9.0, "success_rate": None}
-    intervals = {"return_ci95": (mean - 1, mean + 1), "length_ci95": (9.0, 9.0), "success_ci95": None}
+    intervals = {"return_ci95": (mean - 1, mean + 1), "length_ci95": None, "success_ci95": None}
     error = {"genesis": 0.75}.get(engine, 0.5)
+    returns = [mean - 1.5, mean - 0.5, mean + 0.5, mean + 1.5]
+    found = Evaluation(
+        returns=returns, lengths=[9] * 4, successes=None, places=[0, 1, 2, 3], task_metrics={"error": error}
+    )
     return {
         "task": spec.task,
         "checkpoint": str(spec.checkpoint),
@@ -459,4 +608,4 @@ def fake_evaluation(spec: EvalSpec, *rest: object) -> dict[str, Any]:
         "wall_clock_seconds": 1.0,
         "task_metrics": {"error": error},
         "terminations": {},
-    }
+    }, found

@@ -13,20 +13,31 @@ from torch import Tensor
 
 from genelab import mdp
 from genelab.cli.main import run
+from genelab.config import TASKS, TaskCfg
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
 from genelab.errors import UsageError
-from genelab.managers import ObservationGroupCfg, obs, symmetric, termination
+from genelab.managers import EventTermCfg, ObservationGroupCfg, Probe, obs, reward, symmetric, termination
 from genelab.mdp import VelocityCommandCfg
 from genelab.rl import EvalSettings
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.gaps import SWEEPS, Delay, EncoderBias, Friction, Gains, Mass, Noise, Push, make_ready
 from genelab.rl.locate import find_checkpoint
-from genelab.rl.probe import run_probe
+from genelab.rl.probe import models_of_training, run_probe
 from genelab.rl.robustness import Plan, holds, judge
 from genelab.rl.world import eval_cfg
-from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, ImplicitPdActuatorCfg, PlaneCfg, SceneCfg, mjcf_text
+from genelab.scene import (
+    ArticulationCfg,
+    GeneratedTerrain,
+    IdealPdActuatorCfg,
+    ImplicitPdActuatorCfg,
+    PlaneCfg,
+    SceneCfg,
+    TerrainGeneratorCfg,
+    mjcf_text,
+)
+from genelab.scene.terrains import FlatCfg
 from genelab.sim import SimulationCfg
-from tests.narrow import present
+from tests.narrow import as_kind, present
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
 SLED = """
@@ -206,7 +217,7 @@ def test_each_block_of_a_velocity_probe_is_judged_by_itself() -> None:
     assert set(scores[1].details["shares"]) == {"forward", "backward"}
 
 
-def test_who_falls_does_nothing_from_then_on_and_more_than_asked_does_not_count() -> None:
+def test_who_falls_does_nothing_from_then_on_and_twice_as_much_as_asked_is_as_bad_as_nothing() -> None:
     """Ahead twice as fast as asked; one that goes back falls over half-way through what is judged."""
     env = ManagerBasedRlEnv(sled_cfg(3))
     steps = 0
@@ -227,8 +238,9 @@ def test_who_falls_does_nothing_from_then_on_and_more_than_asked_does_not_count(
     )
     (score,) = probe.scores()
     assert score.falls == 1
-    assert score.details["shares"] == pytest.approx({"forward": 1.0, "backward": 0.5}, abs=0.02)
-    assert score.details["worst"] == "backward"
+    assert score.details["shares"] == pytest.approx({"forward": 0.0, "backward": 0.5}, abs=0.02)
+    assert score.details["worst"] == "forward"
+    assert score.trials == 3
 
 
 def test_it_holds_while_most_is_kept_and_few_more_fall() -> None:
@@ -238,6 +250,77 @@ def test_it_holds_while_most_is_kept_and_few_more_fall() -> None:
     assert not holds("share", nominal, {"share": 0.9, "falls": 8, "robots": 100})
     assert holds("return_mean", nominal, {"return_mean": -11.9, "falls": 0, "robots": 100})
     assert not holds("return_mean", nominal, {"return_mean": -12.1, "falls": 0, "robots": 100})
+
+
+def paid_by_cell(env: ManagerBasedRlEnv) -> Tensor:
+    terrain = as_kind(env.scene.terrain, GeneratedTerrain)
+    return (10.0 * terrain.kinds + terrain.levels).to(env.dtype)
+
+
+def test_every_setting_is_judged_on_the_same_cells_of_the_ground(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By episodes the first setting was on the first kind of ground, the last on the last."""
+
+    def make() -> TaskCfg:
+        task = TASKS.get(PENDULUM)
+        cfg = as_kind(task.playing, ManagerBasedRlEnvCfg)
+        cfg.scene.terrain = TerrainGeneratorCfg(
+            sub_terrains={"a": FlatCfg(), "b": FlatCfg()}, rows=2, columns=2, cell_size=2.0, max_init_level=None
+        )
+        cfg.episode_length_s = 0.02
+        cfg.rewards = {"cell": reward(paid_by_cell, 50.0)}
+        return task
+
+    monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))
+    TASKS.register("On-Cells-v0", make)
+    plan = Plan(sweeps=[Mass((0.5, 2.0))], left_out={}, section=None, size=2)
+    found = judge(plan, "On-Cells-v0", find_checkpoint(PENDULUM, "pretrained"), episodes=4, seed=0)
+    results = [found["nominal"], *found["sweeps"]["mass"]["settings"]]
+    assert [one["return_mean"] for one in results] == pytest.approx([(0 + 1 + 10 + 11) / 4] * 3)
+
+
+def test_models_of_a_probe_are_drawn_as_in_training() -> None:
+    """A run config with a factor of the mass and a push, neither of which the play config has."""
+    env = ManagerBasedRlEnv(sled_cfg(4))
+    trained = sled_cfg(1)
+    trained.events = {
+        "mass": EventTermCfg(
+            func=mdp.randomize_mass, mode="reset", params={"mass_range": (0.5, 2.0), "operation": "scale"}
+        ),
+        "push": EventTermCfg(func=unwanted, mode="interval", interval_range_s=(0.0, 0.0)),
+    }
+    drawn: list[Tensor] = []
+
+    def policy(observations: dict[str, Tensor]) -> Tensor:
+        drawn.append(env.scene.engine.get_model_field("body_mass")[:, env.robot.body_ids].clone())
+        return torch.zeros(4, 1)
+
+    setup = InferenceSetup(policy=policy)
+    for _ in range(2):
+        run_probe(env, setup, Short(), seed=3, prepare=models_of_training(env, trained))
+    first, again = drawn[0] / torch.tensor([2.0, 1.0]), drawn[-1] / torch.tensor([2.0, 1.0])
+    assert torch.equal(first, again)  # drawn from the seed
+    assert ((first >= 0.5) & (first <= 2.0)).all()
+    assert len(first.unique(dim=0)) == 4
+    env.close()
+
+
+def unwanted(env: ManagerBasedRlEnv, env_ids: object) -> None:
+    raise AssertionError("no event of training but those that change the model")
+
+
+class Short(Probe):
+    """A few steps of doing nothing."""
+
+    name, seconds = "short", 0.1
+
+    def begin(self, turn: int) -> None: ...
+
+    def step(self, step: int, terminated: Tensor, truncated: Tensor) -> None: ...
+
+    def end(self) -> None: ...
+
+    def report(self) -> dict[str, Any]:
+        return {}
 
 
 def test_the_pendulum_falls_when_its_actions_are_late(monkeypatch: pytest.MonkeyPatch) -> None:

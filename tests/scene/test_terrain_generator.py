@@ -34,6 +34,7 @@ from genelab.scene.terrains import (
     SteppingStonesCfg,
     SubTerrainCfg,
     WaveCfg,
+    cell_order,
 )
 from genelab.state import snapshot
 
@@ -196,6 +197,37 @@ def test_environments_begin_up_to_a_level(most: int | None, counts: list[int]) -
     terrain = built(100, max_init_level=most)
     assert torch.bincount(terrain.levels).tolist() == counts
     assert len(terrain.env_origins.unique(dim=0)) == 10 * len(counts)
+
+
+def test_cells_are_dealt_evenly_to_any_number_of_episodes() -> None:
+    """Two columns of four kinds and one of two, ten levels: shares within one episode, levels within two."""
+    cfg = TerrainGeneratorCfg(sub_terrains=GO1, columns=LAYOUT, max_init_level=None)
+    order, names = cell_order(cfg), cfg.column_kinds()
+    assert len(order.unique(dim=0)) == len(order) == 100
+    for count in range(1, 101):
+        levels, columns = order[:count].unbind(dim=1)
+        dealt = torch.bincount(columns, minlength=10)
+        assert dealt.max() - dealt.min() <= 1
+        dealt = torch.bincount(levels, minlength=10)
+        assert dealt.max() - dealt.min() <= 2
+    for count in (10, 64):
+        of_kind = {name: [level for level, column in order[:count].tolist() if names[column] == name] for name in names}
+        assert {name: len(each) for name, each in of_kind.items()} == {
+            10: {**dict.fromkeys(GO1, 2), "slope_up": 1, "slope_down": 1},
+            64: {**dict.fromkeys(GO1, 13), "boxes": 12, "slope_up": 6, "slope_down": 7},
+        }[count]
+        for each in of_kind.values():
+            assert len(each) == 1 or (min(each) < 5 <= max(each))
+
+
+@pytest.mark.parametrize(("rows", "columns", "most"), [(1, 1, None), (3, 2, 1), (4, 7, None), (10, 3, 5), (2, 20, 0)])
+def test_a_full_round_is_one_episode_on_each_cell(rows: int, columns: int, most: int | None) -> None:
+    cfg = TerrainGeneratorCfg(
+        sub_terrains={"a": FlatCfg(), "b": FlatCfg()}, rows=rows, columns=columns, max_init_level=most
+    )
+    order = cell_order(cfg)
+    assert len(order) == cfg.init_levels * columns == len(order.unique(dim=0))
+    assert order.amax(dim=0).tolist() == [cfg.init_levels - 1, columns - 1]
 
 
 def test_moves_change_levels_and_origins_in_place() -> None:

@@ -101,11 +101,11 @@ def start_engine(scenario: Scenario, notify: Callable[[str], None]) -> None:
 def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> Scenario:
     from genelab.envs import ManagerBasedRlEnvCfg
     from genelab.rl.config import configure
-    from genelab.rl.world import eval_cfg
+    from genelab.rl.world import eval_defaults, eval_needs
 
     task = TASKS.entry(workload.task).id
     cfg = TASKS.get(task)
-    env_cfg = cfg.playing if play else cfg.env
+    env_cfg = eval_defaults(cfg.playing) if play else cfg.env
     if not isinstance(env_cfg, ManagerBasedRlEnvCfg):
         raise UsageError(f"{task} is a scene to play: a benchmark needs a task with rewards")
     if workload.num_envs is not None:
@@ -113,7 +113,7 @@ def _decide(workload: Workload, phases: Phases, *, play: bool, learns: bool) -> 
     agent = _agent(workload, task, cfg.agent, env_cfg.scene.num_envs) if play or learns else cfg.agent
     configure(env_cfg, agent, workload.overrides, learns=learns)
     if play:
-        env_cfg = eval_cfg(env_cfg, env_cfg.scene.num_envs)
+        eval_needs(env_cfg, env_cfg.scene.num_envs)
     if learns:
         assert agent is not None  # `_agent` refuses a task without one
         seed = agent.seed if workload.seed is None else workload.seed

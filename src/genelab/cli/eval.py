@@ -47,6 +47,11 @@ if TYPE_CHECKING:
     "--physics", type=click.Choice(PHYSICS), default="fine", help="That of judging, that of training, or both [fine]."
 )
 @click.option(
+    "--published-noise",
+    is_flag=True,
+    help="Leave the noise of the training observations on, as the published evaluations do [off].",
+)
+@click.option(
     "--robustness",
     is_flag=True,
     help="Also change friction, mass, gains, delay, noise, encoders and pushes, one at a time: where does it break?",
@@ -64,6 +69,7 @@ def command(
     max_steps: int | None,
     probe: bool,
     physics: str,
+    published_noise: bool,
     robustness: bool,
     overrides: Mapping[str, Any],
     **options: Any,
@@ -86,6 +92,7 @@ def command(
         max_steps=max_steps,
         probe=probe,
         physics="coarse" if physics == "coarse" else "fine",
+        published_noise=published_noise,
         robustness=robustness,
     )
     with progress_bar() as show:
@@ -107,7 +114,7 @@ def command(
         if report["robustness"]["sweeps"]:
             _draw_robustness(report, out.with_suffix(".robustness.png"))
     if len(reports) > 1:
-        _print_overlaps(next(iter(reports)), report["differences"])
+        _print_differences(next(iter(reports)), report["differences"])
     seconds = sum(
         one["wall_clock_seconds"] + one.get("robustness", {}).get("wall_clock_seconds", 0.0) for one in reports.values()
     )
@@ -136,15 +143,23 @@ def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], de
     engines, physics = (_listed(dict.fromkeys(one[key] for one in reports.values())) for key in ("engine", "physics"))
     where = engines if physics == "fine" else f"{engines} in {physics} physics"
     mode = "deterministic" if deterministic else "stochastic"
+    mode += ", noisy observations" * bool(first.get("observation_noise"))
     echo(f"{first['task']}: {first['num_episodes']} episodes on {where}, {mode}, seed {first['seed']}")
     if changes:
         for report in reports.values():
             echo(f"{report['physics']}: {describe_physics(changes, report['physics'])}")
     echo(f"checkpoint {first['checkpoint']}")
     show(_table(reports))
+    for name, report in reports.items():
+        if report.get("identical_episodes"):
+            on = f" on {name}" * (len(reports) > 1)
+            echo(f"all {report['num_episodes']} episodes{on} are the same one: there is no interval to tell")
+        if "ground" in report:
+            show(_ground_table(name, report))
     if "velocity_probe" in first:
         show(_probe_table(reports))
         for name, report in reports.items():
+            _print_falls(name, report["velocity_probe"])
             if "kinds" in report["velocity_probe"]:
                 show(_kinds_table(name, report))
     for section in first:
@@ -188,20 +203,53 @@ def _table(reports: Mapping[str, dict[str, Any]]) -> Table:
     return table
 
 
-def _probe_table(reports: Mapping[str, dict[str, Any]]) -> Table:
-    """What share of each commanded velocity was achieved; standing, the speed that was left."""
+def _ground_table(name: str, report: dict[str, Any]) -> Table:
+    """The return on each kind of generated ground."""
+    from rich import box
     from rich.table import Table
 
-    probes = [report["velocity_probe"] for report in reports.values()]
-    title = f"{probes[0]['envs_per_direction']} robots per direction for {probes[0]['seconds']:g} s"
-    table = Table("direction", "command", *reports, title=title, title_justify="left")
-    for name, direction in probes[0]["directions"].items():
+    ground = report["ground"]
+    title = f"return by kind of ground, {len(ground['levels'])} levels, {name}"
+    table = Table(*ground["kinds"], title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_row(*(f"{one['return_mean']:.2f}" for one in ground["kinds"].values()))
+    table.add_row(*(f"{one['episodes']} episodes" for one in ground["kinds"].values()), style="dim")
+    return table
+
+
+def _probe_table(reports: Mapping[str, dict[str, Any]]) -> Table:
+    """What share of each commanded velocity was achieved, standing, the speed that was left; and what was not asked."""
+    from rich import box
+    from rich.table import Table
+
+    probes = {name: report["velocity_probe"] for name, report in reports.items()}
+    first = next(iter(probes.values()))
+    title = f"{first['envs_per_direction']} robots per direction for {first['seconds']:g} s: the share of the command, "
+    title += "the error ahead, left and turning (m/s, rad/s), and how far the heading drifts"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("direction", no_wrap=True)
+    table.add_column("command", no_wrap=True)
+    for name in probes:
+        where = "" if len(probes) == 1 else f"\n{name}"
+        for column in ("share", "error", "drift", "fell"):
+            table.add_column(column + where, no_wrap=True)
+    for name, direction in first["directions"].items():
         cells = []
-        for probe in probes:
+        for probe in probes.values():
             one = probe["directions"][name]
-            cells.append(_share(one) + (f", {one['falls']} fell" if one["falls"] else ""))
+            error = " ".join(f"{part:.2f}" for part in one["error"])
+            cells += [_share(one), error, f"{one['heading_drift']:+.0f}°", str(one["falls"] or "")]
         table.add_row(name, " ".join(f"{part:g}" for part in direction["command"]), *cells)
     return table
+
+
+def _print_falls(name: str, probe: Mapping[str, Any]) -> None:
+    """Of how many robots something is known: copies count once."""
+    low, high = probe["falls_ci95"]
+    alike = probe["robots"] - probe["trials"]
+    text = f"{name}: {probe['falls']} of {probe['robots']} robots fell"
+    if alike:
+        text += f", in {probe['trials']} different trials ({alike} did as another one)"
+    echo(f"{text}: 95 % interval {100 * low:.1f} to {100 * high:.1f} %")
 
 
 def _any_probe_table(section: str, reports: Mapping[str, dict[str, Any]]) -> Table:
@@ -261,9 +309,17 @@ def _number(value: float | None, digits: int, absent: str = "not published") -> 
     return absent if value is None else f"{value:.{digits}f}"
 
 
-def _print_overlaps(first: str, differences: dict[str, dict[str, Any]]) -> None:
-    for other, difference in differences.items():
-        same = difference["return_ci95_overlap"]
-        if same is not None:
-            where = "" if len(differences) == 1 else f" on {first} and {other}"
-            echo(f"the 95 % intervals of the return{where} {'overlap' if same else 'do not overlap'}")
+def _print_differences(first: str, differences: Mapping[str, dict[str, Any]]) -> None:
+    for other, found in differences.items():
+        if found["return_mean"] is None:
+            echo(f"{other} and {first} have no episode in common")
+            continue
+        text = f"{found['return_mean']:+.3f}"
+        if found["return_ci95"] is None:
+            text += " in each" if found["pairs"] > 1 else ""
+        else:
+            low, high = found["return_ci95"]
+            text += f", 95 % interval {low:+.3f} … {high:+.3f}: " + (
+                "no difference shown" * (low <= 0.0 <= high) or "they differ"
+            )
+        echo(f"return, {other} minus {first}, over {found['pairs']} pairs of episodes: {text}")

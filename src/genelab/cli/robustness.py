@@ -17,10 +17,10 @@ def print_robustness(report: Mapping[str, Any]) -> None:
     found = report["robustness"]
     by_probe = found["measure"] == "share"
     worst = ["worst direction"] if "worst" in found["nominal"] else []
-    columns = ["share", *worst] if by_probe else ["success", "return"]
+    columns = ["followed", *worst] if by_probe else ["success", "return"]
     title = f"one thing changed at a time, {found['nominal']['robots']} {'robots' if by_probe else 'episodes'} each"
     if by_probe:
-        title += ": share of the command, and of the direction that is followed worst"
+        title += ": how much of the command is followed (1 − error / command), and of the worst direction"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for column in ("changed", "to", *columns, "failed", ""):
         table.add_column(column, no_wrap=True)
@@ -32,13 +32,16 @@ def print_robustness(report: Mapping[str, Any]) -> None:
             table.add_row("" if i else name, one["text"], *_cells(one, by_probe), breaks, end_section=last)
     show(table)
     kept, more = found["holds_while"]["kept"], found["holds_while"]["more_falls"]
-    what = {"share": "share of the command", "success_rate": "success", "return_mean": "return"}[found["measure"]]
+    what = {"share": "score", "success_rate": "success", "return_mean": "return"}[found["measure"]]
     echo(f"it holds while it keeps {kept:.0%} of its {what} and at most {more:.0%} more fail:")
     width = max(map(len, found["sweeps"]), default=0)
     for name, sweep in found["sweeps"].items():
         echo(f"  {name:<{width}}  {where_it_breaks(sweep)}")
     for name, reason in found["left_out"].items():
         echo(f"  {name} left out: {reason}")
+    settings = [found["nominal"], *(one for sweep in found["sweeps"].values() for one in sweep["settings"])]
+    if by_probe and (alike := sum(one["robots"] - one["trials"] for one in settings)):
+        echo(f"  {alike} of {sum(one['robots'] for one in settings)} robots did as another one of their setting")
     if found["diverged"]:
         echo(f"  the physics of {found['diverged']} robots diverged; their episodes were cut off")
 

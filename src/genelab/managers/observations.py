@@ -191,6 +191,11 @@ class ObservationGroup(Stateful):
             values = self._stack(values, keep)
         return values
 
+    @property
+    def is_noisy(self) -> bool:
+        """Whether noise is added to what is observed."""
+        return self._noisy != slice(0, 0)
+
     def process(self, raw: Tensor) -> Tensor:
         """What a raw observation `(N, dim)` would be if it were not: clip and scale of every frame."""
         return self._clip_and_scale(raw.unflatten(1, (-1, self.frame_dim))).flatten(1)

@@ -19,6 +19,8 @@ class BlockScore:
     """Environments whose episode failed."""
     robots: int
     """Of so many."""
+    trials: int | None = None
+    """In how many of them something else happened; None: in all."""
     details: dict[str, Any]
     """What else to report, in plain values."""
 
@@ -35,6 +37,8 @@ class Probe(ABC):
     """What it judges; its report is the section `<name>_probe` of the evaluation's."""
     seconds: float
     """How long a round lasts."""
+    varies_models: ClassVar[bool] = False
+    """Whether an evaluation gives its robots models of their own, as the task's training does."""
 
     @property
     def rounds(self) -> int:

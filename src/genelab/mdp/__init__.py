@@ -7,7 +7,7 @@ from genelab.mdp.actions import JointEffortActionCfg, JointPositionActionCfg, Jo
 from genelab.mdp.arm_actions import DifferentialIkActionCfg, GripperActionCfg
 from genelab.mdp.clock import GaitClock, GaitClockCfg, feet_contact_phase, feet_height_phase
 from genelab.mdp.commands import VelocityCommand, VelocityCommandCfg
-from genelab.mdp.curriculum import VelocityStage, command_ranges, terrain_levels_vel
+from genelab.mdp.curriculum import DealtCells, VelocityStage, command_ranges, terrain_levels_vel
 from genelab.mdp.events import (
     HelpingWrench,
     push_by_velocity,
@@ -101,6 +101,7 @@ from genelab.mdp.scripted_action import ScriptedJointPositionActionCfg
 from genelab.mdp.terminations import bad_orientation, joint_pos_beyond, out_of_terrain, root_too_low, time_out
 
 __all__ = [
+    "DealtCells",
     "DifferentialIkActionCfg",
     "FootSwingHeight",
     "GaitClock",

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from genelab import math as gm
 from genelab.managers import Probe
+from genelab.mdp.probe_starts import look_anew
 from genelab.statistics import share_interval
 
 if TYPE_CHECKING:
@@ -57,13 +58,10 @@ class MotionProbe(Probe):
         pose = bounds.to(env.device, env.dtype) * gm.uniform(-1.0, 1.0, span, env.rng, env.dtype)
         joints = STARTS_OFF["joints"] * gm.uniform(-1.0, 1.0, (env.num_envs, term.num_joints), env.rng, env.dtype)
         term.put(None, self._first, pose, None, joints)
-        env.scene.engine.refresh()
-        env.scene.reset_sensors(None)
-        env.observation_manager.reset(None)
         self._alive[:] = True
         # Who is judged to the end of a long motion must not be cut off before.
         env.episode_length_buf[:] = min(0, env.max_episode_length - len(self._here) - 1)
-        return env.observation_manager.compute()
+        return look_anew(env)
 
     def step(self, step: int, terminated: Tensor, truncated: Tensor) -> None:
         asked = self._first + step + 1

@@ -90,6 +90,11 @@ def start_on_relief(env: ManagerBasedRlEnv, robot: Articulation, dealt: Deal, co
     assert isinstance(terrain, GeneratedTerrain)
     terrain.place(dealt.levels, dealt.columns)
     robot.write_root_pose(start_poses(terrain, robot, dealt, command), None)
+    return look_anew(env)
+
+
+def look_anew(env: ManagerBasedRlEnv) -> dict[str, Tensor]:
+    """Return the observations of a start that was changed after the reset: nothing of the reset's own is left."""
     env.scene.engine.refresh()
     env.scene.reset_sensors(None)
     env.observation_manager.reset(None)

@@ -1,9 +1,11 @@
 """How well a velocity command is followed, one direction at a time.
 
 A mean return hides a policy that walks well forward and not at all sideways. Here groups of robots are each asked for
-one velocity, and each group is judged by itself. On generated ground every group has as many robots on each kind of
-ground and on each level, and a robot is judged while it is over its own cell. The robots of all groups come one after
-the other into however many environments there are.
+one velocity, and each group is judged by itself. Copies of one robot would all do the same, so the robots of a group
+differ: by the noise of their observations, by how they start, on even ground by their speed, and by the models that an
+evaluation gives them. On generated ground every group has as many robots on each kind of ground and on each level, and
+a robot is judged while it is over its own cell. The robots of all groups come one after the other into however many
+environments there are.
 """
 
 from __future__ import annotations
@@ -16,13 +18,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genelab import math as gm
 from genelab.managers import BlockScore, Probe, Range
-from genelab.mdp.probe_starts import cells_of, deal, kinds_of, robots_per_direction, start_on_relief, start_poses
+from genelab.mdp.probe_starts import (
+    cells_of,
+    deal,
+    kinds_of,
+    look_anew,
+    robots_per_direction,
+    start_on_relief,
+    start_poses,
+)
 from genelab.scene.terrains import GeneratedTerrain
+from genelab.statistics import share_interval
 
 if TYPE_CHECKING:
     from genelab.mdp.commands import VelocityCommand
 
+STARTS_OFF = {"lin_vel": 0.1, "ang_vel": 0.1, "joints": 0.02}
+"""How fast a robot moves at most when it starts, m/s, and turns, rad/s, and how far off each joint is, rad."""
+SLOWEST = 0.5
+"""Every other robot of a direction is asked for less than the fastest command, down to this share of it."""
+SAME = 1e-3
+"""Robots whose mean velocities differ by no more than this are one trial, m/s and rad/s."""
 SLOW_YAW = 0.2
 """A slow turn, rad/s: policies that only know how to stand or to spin fail it."""
 
@@ -33,13 +51,24 @@ class Direction:
 
     name: str
     command: tuple[float, float, float]
-    """Forward and left, m/s; turning, rad/s."""
+    """The fastest command: forward and left, m/s; turning, rad/s."""
     achieved: float
-    """Median over environments of the mean velocity along the command; standing, of the mean speed."""
+    """Median over the robots with the fastest command of the mean velocity along it; standing, of the mean speed."""
     fraction: float | None
-    """Share of the command that was achieved; None for standing."""
+    """Share of the command that was achieved; None for standing. It may be more than all, and says nothing of other
+    axes."""
+    velocity: tuple[float, float, float]
+    """Median over the same robots of the mean velocity."""
+    error: tuple[float, float, float]
+    """Mean over all robots of the size of mean velocity minus command, by axis, m/s and rad/s."""
+    heading_drift: float
+    """Median over all robots of how far they turned in the time of the probe without being asked to, degrees."""
+    followed: float | None
+    """Mean over all robots of 1 − the size of the error / that of the command, at least 0; None for standing."""
     falls: int
-    """Environments whose episode failed."""
+    """Robots whose episode failed."""
+    trials: int
+    """In how many robots something else happened: copies count once."""
 
 
 def directions_of(lin_vel_x: Range, lin_vel_y: Range, ang_vel_z: Range) -> dict[str, tuple[float, float, float]]:
@@ -65,6 +94,7 @@ class VelocityProbe(Probe):
     """Drives equal groups of robots in all directions."""
 
     name = "velocity"
+    varies_models = True
     seconds = 10.0
     settle = 1.0
     """Seconds at the start that do not count."""
@@ -85,11 +115,18 @@ class VelocityProbe(Probe):
         self.robots = self.group * len(self.wanted) * blocks
         """All of them."""
         rows = torch.tensor(list(self.wanted.values()), device=env.device, dtype=env.dtype)
-        self._command = rows.repeat_interleave(self.group, dim=0).repeat(blocks, 1)
+        # On generated ground robots differ by their ground, and few are on each cell.
+        speed = torch.ones(self.group) if self.terrain is not None else _speeds(self.group)
+        self._fastest = (speed == 1.0).to(env.device)
+        """Which robots of a direction are asked for the fastest command."""
+        self.noisy = False
+        """Whether their observations had noise."""
+        speeds = speed.to(rows).repeat(len(rows))
+        self._command = (speeds[:, None] * rows.repeat_interleave(self.group, dim=0)).repeat(blocks, 1)
         self._dealt = None if self.terrain is None else deal(self.terrain.cfg, len(self.wanted) * blocks, self.robots)
         self._way = torch.zeros(self.robots, 3, device=env.device)
         self._time = torch.zeros(self.robots, device=env.device)
-        self._speed = torch.zeros_like(self._time)
+        self._rest = torch.zeros_like(self._time)
         self._fell = torch.zeros(self.robots, dtype=torch.bool, device=env.device)
         self._here = torch.arange(env.num_envs, device=env.device)
         """The robot in each environment; in the last round the first ones may come again, and do not count."""
@@ -112,14 +149,35 @@ class VelocityProbe(Probe):
         robots = torch.arange(first, first + self.env.num_envs, device=self.env.device)
         self._alive, self._here = robots < self.robots, robots % self.robots
         self.term.fix(self._command[self._here])
+        self._make_noise(torch.ones(self.env.num_envs, device=self.env.device, dtype=self.env.dtype))
 
     def end(self) -> None:
         self.term.release()
+        self._make_noise(None)
+
+    def _make_noise(self, share: Tensor | None) -> None:
+        """Add the noise of training, be it enabled or not; with None as configured."""
+        groups = self.env.observation_manager.groups.values()
+        for group in groups:
+            group.share_noise(share)
+        self.noisy = self.noisy or any(group.is_noisy for group in groups)
 
     def start(self, observations: dict[str, Tensor]) -> dict[str, Tensor]:
-        if self._dealt is None:
-            return observations
-        return start_on_relief(self.env, self.term.robot, self._dealt.of(self._here), self._command[self._here])
+        if self._dealt is not None:
+            start_on_relief(self.env, self.term.robot, self._dealt.of(self._here), self._command[self._here])
+        self._disturb()
+        return look_anew(self.env)
+
+    def _disturb(self) -> None:
+        """Let every robot start a little off."""
+        env, robot = self.env, self.term.robot
+        joints = robot.joint_pos
+        off = gm.uniform(-1.0, 1.0, (env.num_envs, 3 + joints.shape[1]), env.rng, env.dtype)
+        velocity = torch.zeros(env.num_envs, 6, device=env.device, dtype=env.dtype)
+        velocity[:, :2], velocity[:, 5] = STARTS_OFF["lin_vel"] * off[:, :2], STARTS_OFF["ang_vel"] * off[:, 2]
+        robot.add_root_velocity(velocity, None)
+        low, high = robot.joint_pos_limits.unbind(dim=-1)
+        robot.write_joint_state((joints + STARTS_OFF["joints"] * off[:, 3:]).clamp(low, high), None, None)
 
     def step(self, step: int, terminated: Tensor, truncated: Tensor) -> None:
         self._fell[self._here[terminated & self._alive]] = True
@@ -131,7 +189,7 @@ class VelocityProbe(Probe):
             velocity = torch.cat((robot.root_lin_vel_b[:, :2], robot.root_ang_vel_b[:, 2:]), dim=1)
             here = self._here[alive]
             self._way[here] += velocity[alive]
-            self._speed[here] += velocity[alive].norm(dim=1)
+            self._rest[here] += velocity[alive].norm(dim=1)
             self._time[here] += 1.0
 
     def starts(self) -> dict[str, np.ndarray]:
@@ -174,11 +232,17 @@ class VelocityProbe(Probe):
         return sum(direction.falls for direction in self.directions)
 
     def report(self) -> dict[str, Any]:
+        directions = self.directions
+        falls, trials = sum(one.falls for one in directions), sum(one.trials for one in directions)
         report: dict[str, Any] = {
             "envs_per_direction": self.group,
             "seconds": self.seconds,
-            "falls": self.falls,
-            "directions": _by_name(self.directions),
+            "robots": self.robots,
+            "trials": trials,
+            "falls": falls,
+            "falls_ci95": share_interval(falls * trials / self.robots, trials),
+            "noise": self.noisy,
+            "directions": _by_name(directions),
         }
         if self.terrain is not None:
             report["levels"] = self.levels
@@ -197,41 +261,83 @@ class VelocityProbe(Probe):
         return [self._score(block) for block in range(self.blocks)]
 
     def _score(self, block: int) -> BlockScore:
-        """Who fell does nothing from then on, and more than was asked for does not count."""
-        directions = self._judge(None, block, whole=True)
-        shares = {one.name: min(one.fraction, 1.0) for one in directions if one.fraction is not None}
+        """Score by the error, to which more than was asked for adds as less does."""
+        directions = self._judge(None, block)
+        shares = {one.name: one.followed for one in directions if one.followed is not None}
         worst = min(shares, key=lambda name: shares[name])
         return BlockScore(
             share=sum(shares.values()) / len(shares),
             falls=sum(one.falls for one in directions),
             robots=self.group * len(self.wanted),
+            trials=sum(one.trials for one in directions),
             details={"worst_share": shares[worst], "worst": worst, "shares": shares},
         )
 
-    def _judge(self, kind: int | None, block: int = 0, *, whole: bool = False) -> list[Direction]:
-        """Each direction, in a block; over the `whole` time that is judged also of those who fell."""
-        steps = self._time
-        if whole:
-            steps = torch.where(self._fell, (self.seconds - self.settle) / self.env.step_dt, steps)
-        mean = self._way / steps.clamp(min=1.0)[:, None]
-        rest = self._speed / self._time.clamp(min=1.0)
+    def _judge(self, kind: int | None, block: int = 0) -> list[Direction]:
+        """Judge each direction, in a block; robots that fell do nothing from then on, so the error counts all of it."""
+        whole = (self.seconds - self.settle) / self.env.step_dt
+        steps = torch.where(self._fell, whole, self._time.clamp(min=1.0))
         results = []
         for i, (name, command) in enumerate(self.wanted.items(), start=block * len(self.wanted)):
             rows = torch.arange(i * self.group, (i + 1) * self.group, device=self.env.device)
+            fastest = self._fastest
             if kind is not None and self._dealt is not None:
-                rows = rows[self._dealt.kinds.to(rows.device)[rows] == kind]
-            results.append(_judge(name, command, mean[rows], rest[rows], int(self._fell[rows].sum())))
+                chosen = self._dealt.kinds.to(rows.device)[rows] == kind
+                rows, fastest = rows[chosen], fastest[chosen]
+            alive = self._time[rows].clamp(min=1.0)
+            velocity = self._way[rows] / alive[:, None]
+            error = self._way[rows] / steps[rows, None] - self._command[rows]
+            moved = torch.cat((velocity, self._time[rows, None] * self.env.step_dt), dim=1)
+            achieved, fraction = _along(command, velocity[fastest], (self._rest[rows] / alive)[fastest])
+            asked = self._command[rows].norm(dim=1)
+            drift = (velocity[:, 2] - self._command[rows, 2]) * self.seconds
+            results.append(
+                Direction(
+                    name=name,
+                    command=command,
+                    achieved=achieved,
+                    fraction=fraction,
+                    velocity=_triple(velocity[fastest].median(dim=0).values),
+                    error=_triple(error.abs().mean(dim=0)),
+                    heading_drift=math.degrees(drift.median().item()),
+                    followed=None if fraction is None else (1 - error.norm(dim=1) / asked).clamp(min=0).mean().item(),
+                    falls=int(self._fell[rows].sum()),
+                    trials=_distinct(moved),
+                )
+            )
         return results
+
+
+def _speeds(robots: int) -> Tensor:
+    """Return the share of the fastest command that each robot is asked for: all of it, and less, in turn."""
+    speeds = torch.ones(robots)
+    slower = robots // 2
+    speeds[1::2] = SLOWEST + (1.0 - SLOWEST) * (torch.arange(slower) + 0.5) / max(slower, 1)
+    return speeds
+
+
+def _along(command: tuple[float, float, float], velocity: Tensor, speed: Tensor) -> tuple[float, float | None]:
+    """Return the median velocity along the command, and its share of that; standing, the median speed, and None."""
+    size = sum(part * part for part in command) ** 0.5
+    if not size:
+        return speed.median().item(), None
+    along = ((velocity @ torch.tensor(command, device=velocity.device, dtype=velocity.dtype)) / size).median().item()
+    return along, along / size
+
+
+def _distinct(rows: Tensor) -> int:
+    """Return how many rows differ from each other by more than `SAME` in one column."""
+    count = 0
+    while len(rows):
+        rows = rows[((rows - rows[0]).abs() > SAME).any(dim=1)]
+        count += 1
+    return count
+
+
+def _triple(values: Tensor) -> tuple[float, float, float]:
+    x, y, z = values.tolist()
+    return x, y, z
 
 
 def _by_name(directions: list[Direction]) -> dict[str, Any]:
     return {direction.name: asdict(direction) for direction in directions}
-
-
-def _judge(name: str, command: tuple[float, float, float], mean: Tensor, speed: Tensor, falls: int) -> Direction:
-    size = sum(part * part for part in command) ** 0.5
-    if not size:
-        return Direction(name=name, command=command, achieved=speed.median().item(), fraction=None, falls=falls)
-    along = (mean @ torch.tensor(command, device=mean.device, dtype=mean.dtype)) / size
-    achieved = along.median().item()
-    return Direction(name=name, command=command, achieved=achieved, fraction=achieved / size, falls=falls)

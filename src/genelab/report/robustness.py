@@ -10,7 +10,7 @@ from genelab.report.curves import COLOURS, COLUMNS, INK, draw_on, save_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TITLES = {"share": "share of the command", "success_rate": "success", "return_mean": "return"}
+_TITLES = {"share": "command followed", "success_rate": "success", "return_mean": "return"}
 _KEPT, _WORST, _FALLS = COLOURS[0], COLOURS[5], COLOURS[1]
 
 

@@ -15,23 +15,25 @@ from torch import Tensor
 
 from genelab.config import TASKS, as_words, check_out, refuse_decided, write_json_out
 from genelab.envs import ManagerBasedRlEnv, Physics, physics_changes
-from genelab.errors import GenelabError, UsageError
+from genelab.errors import ConfigError, UsageError
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.episodes import Episodes
+from genelab.rl.evaluation import Evaluation, difference, sum_up
 from genelab.rl.exported import acts_alone
 from genelab.rl.finite import guarded
 from genelab.rl.locate import find_checkpoint
-from genelab.rl.probe import MOST_ROUNDS, probes_of, run_probe
+from genelab.rl.probe import MOST_ROUNDS, models_of_training, probes_of, run_probe
 from genelab.rl.provenance import versions
 from genelab.rl.robustness import Plan, judge, refuse_alone
 from genelab.rl.rollout import rollout
 from genelab.rl.show import Show, show_nothing
 from genelab.rl.world import judged_cfg, policy_on_task
 from genelab.sim import ENGINES, ModelError
-from genelab.statistics import mean_interval, overlap, share_interval
 
 NUM_ENVS = 64
 """Environments of an evaluation, unless its settings say otherwise."""
+SCHEMA_VERSION = 2
+"""Of the report. 2: intervals by kind of ground, paired differences, probes of robots that differ."""
 PHYSICS: tuple[Physics, ...] = ("fine", "coarse")
 """What `--physics both` stands for."""
 
@@ -39,6 +41,7 @@ _DECIDED = {
     "env.scene.num_envs": "pass `num_envs`",
     "env.seed": "pass `seed`",
     "env.auto_reset": "ended environments are always reset; leave it out",
+    "env.simulation.vis": "it shows nothing; leave it out, or look with `genelab play`",
 }
 """Overrides that an evaluation would replace, and what to do instead."""
 
@@ -67,58 +70,18 @@ class EvalSettings:
     training."""
     physics: Physics = "fine"
     """Whether to judge in the physics of the task's play config or in that of its training config."""
+    published_noise: bool = False
+    """Leave the noise of the task's training observations on, as the published evaluations do."""
     robustness: bool = False
     """Also judge in worlds that differ from the task's in one thing each: friction, mass, gains, delay, noise …"""
 
     def check_for_training(self) -> None:
         """Refuse what an evaluation while training does not do."""
-        if self.probe or self.robustness or not self.deterministic or self.physics != "fine":
+        if self.probe or self.robustness or self.published_noise or not self.deterministic or self.physics != "fine":
             raise UsageError(
-                "evaluation while training: the policy's mean is judged, in fine physics and without probes; "
-                "leave out deterministic, physics, probe and robustness"
+                "evaluation while training: the policy's mean is judged, in fine physics, without noise and probes; "
+                "leave out deterministic, physics, probe, published_noise and robustness"
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """Episodes of an evaluation: the first ones of all environments, then the second ones."""
-
-    returns: list[float]
-    lengths: list[int]
-    successes: list[bool] | None
-    """None if the task publishes no `is_success`."""
-    task_metrics: dict[str, float | None] = field(default_factory=dict)
-    """Mean over the episodes of each metric of the task; None if it is no finite number."""
-    rewards: dict[str, float] = field(default_factory=dict)
-    """What each reward term contributed to the mean return."""
-    terminations: dict[str, float] = field(default_factory=dict)
-    """Share of the episodes that each termination ended; one may be ended by several."""
-
-    @property
-    def return_mean(self) -> float:
-        """Mean return of the episodes."""
-        return sum(self.returns) / len(self.returns)
-
-    def summary(self) -> dict[str, Any]:
-        """The numbers of the spec's `metrics`, and the spread of lengths."""
-        returns, lengths = torch.tensor(self.returns).double(), torch.tensor(self.lengths).double()
-        success = None if self.successes is None else sum(self.successes) / len(self.successes)
-        return {
-            "return_mean": returns.mean().item(),
-            "return_std": returns.std(correction=0).item(),
-            "length_mean": lengths.mean().item(),
-            "length_std": lengths.std(correction=0).item(),
-            "success_rate": success,
-        }
-
-    def intervals(self) -> dict[str, tuple[float, float] | None]:
-        """95 % intervals of the means; None where nothing can be said."""
-        done = self.successes
-        return {
-            "return_ci95": mean_interval(self.returns),
-            "length_ci95": mean_interval(self.lengths),
-            "success_ci95": None if done is None else share_interval(sum(done), len(done)),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +107,9 @@ class EvalSpec:
             raise UsageError(f"`episodes`: must be at least 1, got {settings.episodes}")
         path = find_checkpoint(task_id, checkpoint, best=best)
         refuse_decided(overrides, _DECIDED, "an evaluation")
+        for name in overrides:
+            if name.partition(".")[0] == "agent":
+                raise ConfigError(f"{name}: an evaluation takes the agent from the checkpoint: leave it out")
         told = "pretrained" if checkpoint == "pretrained" else str(path)
         task = TASKS.entry(task_id).id
         return cls(task=task, checkpoint=path, told=told, settings=settings, overrides=dict(overrides))
@@ -156,6 +122,12 @@ class EvalSpec:
     def on_engine(self, name: str) -> EvalSpec:
         """The same on an engine."""
         return replace(self, overrides={**self.overrides, "env.simulation.engine": name})
+
+    def check_noise(self) -> None:
+        """Refuse to leave on a noise that the task's training does not have."""
+        groups = getattr(TASKS.get(self.task).env, "observations", {}).values()
+        if not any(group.enable_noise and any(term.noise for term in group.terms.values()) for group in groups):
+            raise UsageError(f"{self.task}: its observations have no noise in training: leave out `published_noise`")
 
     def in_physics(self, physics: Physics) -> EvalSpec:
         """The same in a physics."""
@@ -193,17 +165,19 @@ def evaluate_task(
     """
     spec = EvalSpec.of(task_id, checkpoint, settings or EvalSettings(), best, overrides)
     changes = spec.coarse_changes() if compare == "physics" or spec.settings.physics == "coarse" else {}
+    if spec.settings.published_noise:
+        spec.check_noise()
     if spec.settings.robustness:
         refuse_alone(spec.checkpoint)
     if out is not None:
         out = Path(out)
         check_out(out)
     if compare is None:
-        report = _evaluate(spec, notify, show)
+        report, _ = _evaluate(spec, notify, show)
         if out is not None:
             write_json_out(report, out)
         return report
-    report = {"task": spec.task, "checkpoint": spec.told}
+    report = {"schema_version": SCHEMA_VERSION, "task": spec.task, "checkpoint": spec.told}
     if compare == "physics":
         variants = {str(name): spec.in_physics(name) for name in PHYSICS}
         return _compare({**report, "changes": changes}, "variants", variants, out, notify, show)
@@ -229,19 +203,20 @@ def _compare(
 ) -> dict[str, Any]:
     """The report with that of each variant under `key`, and how the others differ from the first."""
     done: dict[str, Any] = {}
+    found: dict[str, Evaluation] = {}
     to_come = list(variants)
     report |= {key: done, "difference": None, "differences": {}, "not_run": [*variants, *not_run]}
     for name, spec in variants.items():
         to_come.remove(name)
         try:
-            done[name] = _evaluate(spec, notify, show)
+            done[name], found[name] = _evaluate(spec, notify, show)
             report["not_run"].remove(name)
         except ModelError as error:
             if len(done) + len(to_come) < 2:
                 raise
             notify(f"left out: {error}")
         first = next(iter(done), name)
-        report["differences"] = {other: difference(done[first], done[other]) for other in done if other != first}
+        report["differences"] = {other: difference(found[first], found[other]) for other in found if other != first}
         if not to_come and len(done) == 2:
             (report["difference"],) = report["differences"].values()
         if out is not None:  # now, for the next one may crash
@@ -249,27 +224,8 @@ def _compare(
     return report
 
 
-def difference(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """The second report's means minus the first's, and whether their 95 % intervals overlap."""
-
-    def minus(a: float | None, b: float | None) -> float | None:
-        return None if a is None or b is None else b - a
-
-    metrics, others = first["metrics"], second["metrics"]
-    means = ("return_mean", "length_mean", "success_rate")
-    shared = [name for name in first["task_metrics"] if name in second["task_metrics"]]
-    return {
-        **{key: minus(metrics[key], others[key]) for key in means},
-        **{
-            f"{name}_ci95_overlap": overlap(metrics[f"{name}_ci95"], others[f"{name}_ci95"])
-            for name in ("return", "length", "success")
-        },
-        "task_metrics": {name: minus(first["task_metrics"][name], second["task_metrics"][name]) for name in shared},
-    }
-
-
-def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict[str, Any]:
-    """The report of one evaluation, in one world."""
+def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> tuple[dict[str, Any], Evaluation]:
+    """Return the report of one evaluation, in one world, and its episodes."""
     start = time.perf_counter()
     settings = spec.settings
     with policy_on_task(
@@ -278,6 +234,7 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
         num_envs=spec.num_envs,
         deterministic=settings.deterministic,
         physics=settings.physics,
+        noise=settings.published_noise,
         overrides=spec.overrides,
         notify=notify,
     ) as (env, setup):
@@ -290,25 +247,19 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
             notify=notify,
             show=show,
         )
-        probed = {}
-        for section, probe in ({} if settings.probe is False else probes_of(env)).items():
-            if acts_alone(spec.checkpoint):
-                why = "a recurrent TorchScript policy acts for one robot; export it as ONNX"
-                notify(f"no {probe.name} probe: {why}")
-            elif probe.rounds > MOST_ROUNDS:
-                enough = math.ceil(probe.rounds * env.num_envs / MOST_ROUNDS)
-                notify(f"no {probe.name} probe: {env.num_envs} environments are too few; {enough} would do")
-            else:
-                probed[section] = run_probe(env, setup, probe, seed=settings.seed, show=show).report()
+        probed = _probe(env, setup, spec, notify, show)
         plan = None
         if settings.robustness:
             plan = Plan.of(env, settings.num_envs or NUM_ENVS, probe=settings.probe is not False)
+        ground = result.by_ground()
         report = {
+            "schema_version": SCHEMA_VERSION,
             "task": spec.task,
             "checkpoint": spec.told,
             "num_episodes": len(result.returns),
             "episodes_requested": settings.episodes,
             "metrics": {**result.summary(), **result.intervals()},
+            "identical_episodes": result.identical,
             "wall_clock_seconds": round(time.perf_counter() - start, 3),
             "seed": settings.seed,
             "deterministic": settings.deterministic,
@@ -319,9 +270,11 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
             "physics_dt": env.physics_dt,
             "decimation": env.cfg.decimation,
             "max_episode_length_s": env.max_episode_length_s,
+            "observation_noise": any(group.is_noisy for group in env.observation_manager.groups.values()),
             "task_metrics": result.task_metrics,
             "rewards": result.rewards,
             "terminations": result.terminations,
+            **({} if ground is None else {"ground": ground}),
             **probed,
             "overrides": as_words(spec.overrides),
             "versions": versions(),
@@ -339,7 +292,27 @@ def _evaluate(spec: EvalSpec, notify: Callable[[str], None], show: Show) -> dict
             notify=notify,
             show=show,
         )
-    return report
+    return report, result
+
+
+def _probe(
+    env: ManagerBasedRlEnv, setup: InferenceSetup, spec: EvalSpec, notify: Callable[[str], None], show: Show
+) -> dict[str, Any]:
+    """Return the reports of all probes by section; those that change the models of the robots run last."""
+    probes = {} if spec.settings.probe is False else probes_of(env)
+    probed = {}
+    for section, probe in sorted(probes.items(), key=lambda item: item[1].varies_models):
+        if acts_alone(spec.checkpoint):
+            why = "a recurrent TorchScript policy acts for one robot; export it as ONNX"
+            notify(f"no {probe.name} probe: {why}")
+        elif probe.rounds > MOST_ROUNDS:
+            enough = math.ceil(probe.rounds * env.num_envs / MOST_ROUNDS)
+            notify(f"no {probe.name} probe: {env.num_envs} environments are too few; {enough} would do")
+        else:
+            trained = TASKS.get(spec.task).env if probe.varies_models else None
+            prepare = {} if trained is None else {"prepare": models_of_training(env, trained)}
+            probed[section] = run_probe(env, setup, probe, seed=spec.settings.seed, show=show, **prepare).report()
+    return probed
 
 
 @torch.inference_mode()
@@ -369,31 +342,8 @@ def evaluate(
             show("episodes", len(book.ended), quota * env.num_envs)
             if book.full:
                 break
-    evaluation = _summed_up(book, episodes, [list(manager.terms) for manager in managers])
+    evaluation = sum_up(env, book, episodes, [list(manager.terms) for manager in managers])
     if len(evaluation.returns) < episodes:
         ended = f"only {len(evaluation.returns)} of {episodes} episodes ended within `max_steps={max_steps}`"
         notify(f"{ended}: short ones count for too much")
     return evaluation
-
-
-def _summed_up(book: Episodes, episodes: int, names: Sequence[Sequence[str]]) -> Evaluation:
-    """What came of the first episodes; `names` are the metrics, rewards and terminations in their details."""
-    kept = book.first(episodes)
-    if not kept:
-        raise GenelabError("no episode ended in the steps allowed: raise `max_steps`")
-    broken = sum(not math.isfinite(episode.total) for episode in kept)
-    if broken:
-        raise GenelabError(
-            f"{broken} of {len(kept)} episodes have a return that is no finite number: the rewards are too large"
-        )
-    columns = torch.tensor([episode.details for episode in kept], dtype=torch.float64).T.contiguous()
-    means = iter(columns.mean(dim=1).tolist())
-    metrics, rewards, terminations = ({name: next(means) for name in each} for each in names)
-    return Evaluation(
-        returns=[episode.total for episode in kept],
-        lengths=[episode.length for episode in kept],
-        successes=[episode.success for episode in kept] if book.tells_success else None,
-        task_metrics={name: value if math.isfinite(value) else None for name, value in metrics.items()},
-        rewards=rewards,
-        terminations=terminations,
-    )

@@ -147,9 +147,9 @@ class Delay(Sweep):
 
 
 class Noise(Sweep):
-    """Factor of the noise that the observations have while training; none of it is nominal."""
+    """Factor of the noise that the observations have while training. Without it all robots would do the same."""
 
-    name, unit, nominal = "noise", "×", 0.0
+    name, unit, nominal = "noise", "×", 1.0
 
     def cannot(self, env: ManagerBasedRlEnv) -> str | None:
         terms = [term for group in env.observation_manager.groups.values() for term in group.cfgs.values()]
@@ -219,7 +219,7 @@ SWEEPS: tuple[Sweep, ...] = (
     Mass((0.5, 0.7, 0.85, 1.2, 1.5, 2.0)),
     Gains((0.4, 0.6, 0.8, 1.25, 1.6, 2.5)),
     Delay((1, 2, 3, 4, 6)),
-    Noise((0.5, 1.0, 2.0, 4.0, 8.0)),
+    Noise((0.0, 0.5, 2.0, 4.0, 8.0)),
     EncoderBias((0.02, 0.05, 0.1, 0.2, 0.3)),
     Push((0.5, 1.0, 1.5, 2.0, 3.0)),
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
 
-from genelab.envs import ManagerBasedRlEnv
-from genelab.managers import Probe
+from genelab.envs import ManagerBasedEnvCfg, ManagerBasedRlEnv
+from genelab.managers import EventManager, Probe
+from genelab.mdp.probe_starts import look_anew
 from genelab.rl.backends.base import InferenceSetup, Observations
 from genelab.rl.finite import guarded
 from genelab.rl.rollout import rollout
@@ -29,6 +31,22 @@ def probes_of(env: ManagerBasedRlEnv) -> dict[str, Probe]:
             section = f"{probe.name}_probe"
             found[section if section not in found else f"{command}_{section}"] = probe
     return found
+
+
+def models_of_training(env: ManagerBasedRlEnv, trained: ManagerBasedEnvCfg) -> Callable[[Observations], Observations]:
+    """Return what gives every robot a model of its own after a reset, drawn as in training: friction, mass, gains …
+
+    It changes nothing where training randomises no model. The models stay until they are drawn again.
+    """
+    drawn = {name: event for name, event in trained.events.items() if getattr(event.func, "changes_model", False)}
+    # A play config leaves these events out, so they are made here.
+    events = EventManager({name: replace(event, mode="startup") for name, event in drawn.items()}, env)
+
+    def prepare(observations: Observations) -> Observations:
+        events.apply("startup", None)
+        return look_anew(env) if drawn else observations
+
+    return prepare
 
 
 @torch.inference_mode()

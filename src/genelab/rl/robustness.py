@@ -1,7 +1,8 @@
 """Where a policy breaks when the world is not the one it was trained in.
 
-Every sweep changes one thing and leaves the rest as the task has it. All values of all sweeps are judged side by side:
-one world, in which each block of environments has a value of its own, and a first block has none.
+Every sweep changes one thing and leaves the rest as the task has it, with the observation noise of training. All
+values of all sweeps are judged side by side: one world, in which each block of environments has a value of its own, and
+a first block has none.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from genelab.errors import UsageError
 from genelab.managers import BlockScore
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.episodes import Episode, Episodes
+from genelab.rl.evaluation import dealt_cells
 from genelab.rl.exported import acts_alone
 from genelab.rl.finite import guarded
 from genelab.rl.gaps import SWEEPS, Sweep, make_ready
 from genelab.rl.probe import probes_of, run_probe
 from genelab.rl.rollout import rollout
 from genelab.rl.show import Show, show_nothing
-from genelab.rl.world import policy_on_task
+from genelab.rl.world import DEALT_CELLS, policy_on_task
 from genelab.statistics import mean_interval, share_interval
 
 SHARE_KEPT = 0.8
@@ -147,6 +149,8 @@ def _round(
         probe = probes_of(env)[plan.section].in_blocks(plan.size)
         run_probe(env, setup, probe, seed=seed, show=show, prepare=start)
         return [_followed(score) for score in probe.scores()]
+    if DEALT_CELLS in env.curriculum_manager.terms:  # the same ground for each setting
+        env.curriculum_manager.terms[DEALT_CELLS].instance.group = plan.size
     quota = math.ceil(episodes / plan.size)
     book = Episodes(num_envs=env.num_envs, device=env.device, quota=quota, details=lambda: _failed(env))
     torch.manual_seed(seed)
@@ -157,7 +161,7 @@ def _round(
             if book.full:
                 break
     kept = [[one for one in book.first() if one.environment // plan.size == i] for i in range(len(settings))]
-    return [_earned(block[:episodes], book.tells_success) for block in kept]
+    return [_earned(env, block[:episodes], book.tells_success) for block in kept]
 
 
 def _failed(env: ManagerBasedRlEnv) -> Tensor:
@@ -166,20 +170,23 @@ def _failed(env: ManagerBasedRlEnv) -> Tensor:
 
 
 def _followed(score: BlockScore) -> dict[str, Any]:
+    trials = score.robots if score.trials is None else score.trials
     return {
         "share": score.share,
         "falls": score.falls,
         "robots": score.robots,
-        "falls_ci95": share_interval(score.falls, score.robots),
+        "trials": trials,
+        "falls_ci95": share_interval(score.falls * trials / score.robots, trials),
         **score.details,
     }
 
 
-def _earned(episodes: Sequence[Episode], tells_success: bool) -> dict[str, Any]:
+def _earned(env: ManagerBasedRlEnv, episodes: Sequence[Episode], tells_success: bool) -> dict[str, Any]:
+    cells = dealt_cells(env, episodes)
     returns, succeeded = [one.total for one in episodes], sum(one.success for one in episodes)
     return {
         "return_mean": sum(returns) / len(returns),
-        "return_ci95": mean_interval(returns),
+        "return_ci95": mean_interval(returns, cells and [cell.kind for cell in cells]),
         "length_mean": sum(one.length for one in episodes) / len(episodes),
         "falls": int(sum(one.details[0] for one in episodes)),
         "robots": len(episodes),

@@ -40,7 +40,7 @@ from genelab.rl.profiling import ProfileCfg, Tracer, profiler
 from genelab.rl.rank import FollowerMonitor, Rank
 from genelab.rl.run import RunDirectory, Status
 from genelab.rl.stop import stop_on_signals
-from genelab.rl.world import eval_cfg, world_of_run
+from genelab.rl.world import eval_needs, world_of_run
 from genelab.viewer import ViewerCfg
 
 UNCONVERGED_SHARE = 0.01
@@ -347,7 +347,7 @@ class Training:
     def _judging_env(self, num_envs: int) -> ManagerBasedRlEnv:
         """The environment in which `genelab eval` would judge this run's policies."""
         cfg, _ = world_of_run(self.spec.task_id, self.spec.overrides)
-        return ManagerBasedRlEnv(eval_cfg(cfg, num_envs), notify=self.spec.notify)
+        return ManagerBasedRlEnv(eval_needs(cfg, num_envs), notify=self.spec.notify)
 
 
 def seed_everything(seed: int) -> None:

@@ -1,5 +1,6 @@
 """The ground: a plane, a height field, or a generated grid of kinds and difficulties."""
 
+from genelab.scene.terrains.dealing import cell_order
 from genelab.scene.terrains.generator import GeneratedTerrain, TerrainGeneratorCfg
 from genelab.scene.terrains.ground import HeightField, HeightFieldCfg, PlaneCfg, Terrain, TerrainCfg
 from genelab.scene.terrains.kinds import (
@@ -30,5 +31,6 @@ __all__ = [
     "TerrainCfg",
     "TerrainGeneratorCfg",
     "WaveCfg",
+    "cell_order",
     "draw_relief",
 ]

@@ -164,11 +164,12 @@ class GeneratedTerrain(HeightField):
         self.levels[:] = torch.arange(len(self.levels), device=self.levels.device) % self.cfg.init_levels
         self._follow(None)
 
-    def place(self, levels: Tensor, kinds: Tensor) -> None:
-        """Choose the row and the column of every environment; takes effect at their next reset."""
-        self.levels.copy_(levels)
-        self.kinds.copy_(kinds)
-        self._follow(None)
+    def place(self, levels: Tensor, kinds: Tensor, env_ids: EnvIds = None) -> None:
+        """Choose the row and the column of environments, `(len(env_ids),)`; takes effect at their next reset."""
+        rows = slice(None) if env_ids is None else env_ids
+        self.levels[rows] = levels.to(self.levels)
+        self.kinds[rows] = kinds.to(self.kinds)
+        self._follow(env_ids)
 
     def in_own_cell(self, points: Tensor) -> Tensor:
         """Which points, one for each environment, `(N, 2 or 3)`, are over the cell that the environment begins in."""
