@@ -233,7 +233,7 @@ def test_a_line_of_progress() -> None:
         collect_fps=60000.0, total_fps=24000.0, learn_share=0.6, return_mean=12.345, length_mean=310.4,
     )  # fmt: skip
     assert line(progress) == (
-        "iteration 50/200 · 25% · ETA 1:30 · return 12.35 · length 310 · "
+        "iteration 50/200 · 25% · ETA 1:30 · return 12.35 (exploring) · length 310 · "
         "24,000 steps/s (collecting 60,000, learning 60% of the time)"
     )
     assert (duration(59.6), duration(3725)) == ("1:00", "1:02:05")

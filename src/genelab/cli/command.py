@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -176,6 +177,9 @@ def _import_modules(ctx: click.Context, param: click.Parameter, modules: Sequenc
 
 
 def say(message: str) -> None:
-    """A remark to the user, beside the output."""
+    """Print a remark to the user on the standard error output, above a live display if there is one."""
     context = click.get_current_context(silent=True)
-    click.echo(f"genelab: {in_flags(message, context.command) if context else message}", err=True)
+    if sys.stderr is not None:
+        # With `err=True` click would look for the file behind the stand-in that a live display puts here while it
+        # runs, and the remark would be written into the display's line and then over.
+        click.echo(f"genelab: {in_flags(message, context.command) if context else message}", file=sys.stderr)
