@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,6 +65,9 @@ class TrainResult:
     """What the budget counts, in the plural."""
     env_steps: int
     seconds: float
+    """How long it trained; evaluations do not count."""
+    final: Mapping[str, Any] | None = None
+    """What the evaluation after the last iteration found, as in `evaluations.json`; None without one."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """What the run's config was changed by, also if the run was resumed."""
     traces: Sequence[Path] = ()
@@ -254,9 +258,9 @@ class Training:
                 with refusing(source, "cannot go on from it"):
                     raise
             finally:
-                seconds = time.perf_counter() - start
+                seconds = time.perf_counter() - start - (0.0 if evaluation is None else evaluation.took)
                 for callback in (evaluation, film):
-                    if callback is not None:
+                    if callback is not None and callback.env is not None:
                         callback.env.close()
                 self._end(status, monitor, seconds)
                 if leads:
@@ -275,6 +279,7 @@ class Training:
             unit=monitor.unit,
             env_steps=monitor.env_steps,
             seconds=seconds,
+            final=evaluation.of_iteration(monitor.iterations) if evaluation and status == "completed" else None,
             overrides=self.spec.overrides,
             traces=trace.files,
         )
@@ -320,8 +325,10 @@ class Training:
                 "only the last is evaluated"
             )
         count = min(options.num_envs or num_envs, options.episodes)
+        make_env = partial(self._judging_env, count)
         return EvalCallback(
-            env=self._judging_env(count),
+            make_env=make_env,
+            env=None if options.every is None else make_env(),  # what cannot be judged is known before it learns
             task_id=self.spec.task_id,
             path=self.run.path,
             suffix=self.spec.backend.suffix,
@@ -329,7 +336,8 @@ class Training:
             every=options.every,
             max_steps=options.max_steps,
             writer=writer,
-            notify=(lambda message: None) if options.quiet else self.spec.notify,
+            notify=self.spec.notify,
+            quiet=options.quiet,
             episodes=options.episodes,
             seed=options.seed,
         )
