@@ -154,12 +154,13 @@ def seeds_table(runs: Sequence[SeedRun]) -> Table:
     """How far each seed is."""
     from rich.table import Table
 
-    table = Table("seed", "state", "progress", "return (exploring)", "ETA", "time")
+    table = Table("seed", "state", "progress", "return (exploring)", "final return", "ETA", "time")
     for run in runs:
-        cells = ["", "", ""]
+        final = run.final_return
+        cells = ["", "", "" if final is None else f"{final:.2f}", ""]
         if (progress := run.progress) is not None:
             cells[0] = f"{progress.done:,}/{progress.total:,} {progress.unit}"
             cells[1] = "" if progress.return_mean is None else f"{progress.return_mean:.2f}"
-            cells[2] = duration(progress.eta) if run.state == "running" else ""
+            cells[3] = duration(progress.eta) if run.state == "running" else ""
         table.add_row(str(run.seed), run.state, *cells, duration(run.seconds))
     return table

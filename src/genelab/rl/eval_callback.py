@@ -86,8 +86,8 @@ class EvalCallback(IterationHook):
             if self.every is not None:
                 raise
             # Hours of training are not lost because the look at their result failed.
-            reason = str(error) if isinstance(error, GenelabError) else summary(error)
-            self.notify(f"no final evaluation: {reason}")
+            told = "interrupted" if isinstance(error, KeyboardInterrupt) else summary(error)
+            self.notify(f"no final evaluation: {error if isinstance(error, GenelabError) else told}")
         finally:
             self.took += time.perf_counter() - start
 
