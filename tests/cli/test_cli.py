@@ -75,6 +75,11 @@ def answers(args: list[str], capfd: pytest.CaptureFixture[str]) -> str:
     return capfd.readouterr().out
 
 
+def test_python_runs_the_package_as_the_command() -> None:
+    command = [sys.executable, "-m", "genelab", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout.startswith("genelab, version ")
+
+
 def test_list_shows_every_task(capfd: pytest.CaptureFixture[str]) -> None:
     text = answers(["list"], capfd)
     assert all(task in text for task in TASKS.ids())
