@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -128,6 +129,28 @@ def import_option(function: Function) -> Function:
 def task_argument(function: Function) -> Function:
     """The argument TASK, and `--import` beside it."""
     return click.argument("task", metavar="TASK")(import_option(function))
+
+
+def checkpoint_words(*, required: bool) -> Callable[[Function], Function]:
+    """Decorate a command with the argument CKPT and the option --checkpoint, which are two names of one thing."""
+
+    def decorate(function: Function) -> Function:
+        @click.argument("ckpt", metavar="CKPT" if required else "[CKPT]", required=False)
+        @click.option("--checkpoint", metavar="CKPT", help="The same as the argument CKPT.")
+        @functools.wraps(function)
+        def command(*args: Any, ckpt: str | None, checkpoint: str | None, **options: Any) -> Any:
+            if ckpt is not None and checkpoint is not None:
+                raise click.UsageError(f"CKPT and --checkpoint are the same, got {ckpt} and {checkpoint}: pass one")
+            found = checkpoint if ckpt is None else ckpt
+            if required and found is None:
+                raise click.UsageError(
+                    "Missing argument 'CKPT': a file, a run directory, latest, pretrained or an address"
+                )
+            return function(*args, checkpoint=found, **options)
+
+        return cast(Function, command)
+
+    return decorate
 
 
 def best_option(function: Function) -> Function:

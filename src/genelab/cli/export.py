@@ -14,6 +14,7 @@ from genelab.cli.command import (
     Registered,
     TaskCommand,
     best_option,
+    checkpoint_words,
     say,
     shortcut_overrides,
     simulation_options,
@@ -48,7 +49,7 @@ def _about(target: TargetEntry) -> str:
     f"With --for the files of a deploy stack are written into the directory --out.\n\n{CHECKPOINT_HELP}",
 )
 @task_argument
-@click.argument("checkpoint", metavar="CKPT")
+@checkpoint_words(required=True)
 @best_option
 @click.option(
     "--format",

@@ -42,6 +42,7 @@ from genelab.rl.rank import FollowerMonitor, Rank
 from genelab.rl.run import RunDirectory, Status
 from genelab.rl.stop import stop_on_signals
 from genelab.rl.world import eval_cfg, world_of_run
+from genelab.sim.engine import remark_on_idle_gpu
 from genelab.viewer import ViewerCfg
 
 UNCONVERGED_SHARE = 0.01
@@ -136,6 +137,8 @@ class Training:
         seed_everything(self.rank.seed(self.spec.agent.seed))
         with contextlib.nullcontext() if resume is None else refusing(self.run.path / "params" / "env.json"):
             env = ManagerBasedRlEnv(self.spec.env, notify=self.spec.notify)
+        if self.rank.alone:
+            remark_on_idle_gpu(self.spec.env.simulation, self.spec.overrides, self.spec.notify)
         groups = env.observation_manager.groups.values()
         env.shows_final_obs = self.spec.backend.reads_final_obs
         self.spec.agent.validate_rollouts(env.num_envs, width=env.action_dim + sum(group.dim for group in groups))
