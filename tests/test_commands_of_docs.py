@@ -26,7 +26,6 @@ WORDS = {
     "RUN_OF_THE_FLAT_TASK": "FLAT",
     "RUN_OF_STAGE_1": "STAGE",
     "logs/multi-seed/TASK/TIME": "seeds",
-    "RUN_DIR/eval.json": "RUN/eval.json",
     "runs/franka/seed_1": "pretrained",
     "kata/model_200.pt": "kata",
 }
