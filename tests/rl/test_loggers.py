@@ -49,7 +49,8 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def train(*words: str, iterations: int = 3) -> int:
     budget = ["--num-envs", "8", "--max-iterations", str(iterations), "--seed", "3"]
-    return run(["train", TASK, *budget, "--log-dir", "run", "-q", "--no-final-eval", *words])
+    budget += [] if "--eval-every" in words else ["--no-final-eval"]
+    return run(["train", TASK, *budget, "--log-dir", "run", "-q", *words])
 
 
 def record(path: Path = Path("run")) -> dict[str, Any]:
