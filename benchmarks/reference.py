@@ -4,7 +4,8 @@
 where it was trained with evaluations, `evaluations.json`; `curves.png` may lie beside the seeds. The policies that come
 with tasks count as runs, too (`src/genelab_*/pretrained/<TASK>/`). An `eval-<NAME>.json` beside an `eval.json` is of
 the same policy, judged otherwise. `reference/published.json` has the numbers to hold them against. A file that is
-missing or cannot be read is an empty cell.
+missing or cannot be read is an empty cell. A `note.txt` beside an `eval.json` says why its numbers do not compare
+with the others, for example because they were judged by another reward and the weights are gone.
 
 `--collect logs/reference/<TASK>/<DATE>` takes the small files of new runs over first; `--check` only says whether the
 page is up to date.
@@ -77,6 +78,8 @@ class Run:
     """`params/agent.json`."""
     env: Mapping[str, Any] = field(default_factory=dict)
     """`params/env.json`."""
+    note: str = ""
+    """`note.txt`: why its return is not comparable with the others."""
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -151,6 +154,7 @@ def _read_run(path: Path, shipped: bool, name: str = "eval") -> Run:
         history=_json(path / "evaluations.json", list),
         agent=agent,
         env=_json(path / "params" / "env.json", dict),
+        note=" ".join((path / "note.txt").read_text(encoding="utf-8").split()) if (path / "note.txt").is_file() else "",
     )
 
 
@@ -182,7 +186,7 @@ def _overview(runs: Mapping[str, Sequence[Run]], published: Mapping[str, Any]) -
     rows = []
     for task, found in runs.items():
         best = [one["return"] for one in (published.get(task) or {}).get("runs") or ()]
-        judged = [run for run in found if run.metrics and not run.again]
+        judged = [run for run in found if run.metrics and not run.again and not run.note]
         ours = [run.metrics["return_mean"] for run in judged]
         seeds = sorted({run.seed for run in judged if run.seed is not None})
         marked = "*" * any(_otherwise(run.evaluation) for run in judged)
@@ -249,6 +253,8 @@ def _remarks(root: Path, task: str, runs: Sequence[Run]) -> Iterator[str]:
             words.append(f"trained as [its README](../{run.path.relative_to(root).as_posix()}/README.md) tells")
         if run.evaluation:
             words.append(_judged(run.evaluation))
+        if run.note:
+            words.append(f"**{run.note}**")
         if words:
             told.setdefault("; ".join(words), []).append(who)
     for text, names in told.items():
@@ -349,7 +355,7 @@ def _metrics(runs: Mapping[str, Sequence[Run]]) -> str:
 
 def _who(run: Run) -> str:
     words = ("" if run.seed is None else str(run.seed), ", shipped" * run.shipped, f", {run.again}" * bool(run.again))
-    return "".join(words) + "*" * bool(_otherwise(run.evaluation))
+    return "".join(words) + "*" * bool(_otherwise(run.evaluation)) + "†" * bool(run.note)
 
 
 def _short(task: str) -> str:
@@ -441,7 +447,7 @@ _HEAD = """<!-- Written by `python -m benchmarks.reference`. Change the files it
 What to expect from training a bundled task and judging it, per task and seed, beside the [published](sources.md)
 numbers. Every number is read from a file that a command left; a cell is empty where nothing was run. Returns are of
 `genelab eval --num-envs 64 --episodes 100 --seed 0`. A star says that a result comes from other options; they stand in
-the list below its table.
+the list below its table. A dagger says that a return is not to be compared with the others of its table, and why.
 """
 
 _PROTOCOL = """## How to make them again

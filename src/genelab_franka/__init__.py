@@ -1,4 +1,4 @@
-"""Franka's Panda: an arm that picks and places."""
+"""Franka's Panda: an arm that picks and places. Source of the published settings: docs/sources.md."""
 
 from genelab.config import TASKS
 
@@ -8,4 +8,5 @@ TASKS.register(
     description="An arm takes a cube to a place on the ground or in the air.",
     robot="Franka Panda",
     backend="sb3 SAC + HER",
+    published="genelab_franka.pick_place:published_task",
 )

@@ -297,3 +297,12 @@ def task() -> TaskCfg:
     """GeneLab-Franka-Pick-And-Place-v0."""
     env = env_cfg()
     return TaskCfg(env=env, play_env=play_cfg(env), agent=sac_cfg())
+
+
+def published_task() -> TaskCfg:
+    """GeneLab-Franka-Pick-And-Place-v0@published."""
+    env = env_cfg()
+    agent = sac_cfg()
+    agent.timesteps, agent.hidden_dims, agent.obs_normalization = 2_000_000, (512, 512, 512), False
+    agent.off_policy.batch_size, agent.off_policy.tau, agent.off_policy.ent_coef = 2048, 0.05, 0.1
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=agent)

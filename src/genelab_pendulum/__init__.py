@@ -1,4 +1,4 @@
-"""Carts with poles on them: the first tasks to try, and to check a change against."""
+"""Carts with poles on them: the first tasks to try. Source of the published settings: docs/sources.md."""
 
 from genelab.config import TASKS
 
@@ -8,6 +8,7 @@ TASKS.register(
     description="Balance one pole on a cart.",
     robot="cart and pole",
     backend="rsl_rl PPO",
+    published="genelab_pendulum.inverted_pendulum:published_task",
 )
 TASKS.register(
     "GeneLab-Inverted-Pendulum-Skrl-v0",
@@ -15,6 +16,7 @@ TASKS.register(
     description="Balance one pole on a cart; trained with skrl.",
     robot="cart and pole",
     backend="skrl PPO",
+    published="genelab_pendulum.inverted_pendulum:published_skrl_task",
 )
 TASKS.register(
     "GeneLab-Double-Inverted-Pendulum-v0",
@@ -22,6 +24,7 @@ TASKS.register(
     description="Balance two poles, one on top of the other.",
     robot="cart and two poles",
     backend="rsl_rl PPO",
+    published="genelab_pendulum.double_pendulum:published_task",
 )
 TASKS.register(
     "GeneLab-Inverted-Pendulum-Memory-Rnn-v0",

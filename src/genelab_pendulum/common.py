@@ -15,7 +15,13 @@ from torch import Tensor
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnvCfg
 from genelab.managers import EventTermCfg, ObservationGroupCfg, event, obs, part, symmetric, termination, truncation
-from genelab.rl.config import RslRlPpoAlgorithmCfg, RslRlSymmetryCfg
+from genelab.rl.config import (
+    RslRlDistributionCfg,
+    RslRlModelCfg,
+    RslRlOnPolicyRunnerCfg,
+    RslRlPpoAlgorithmCfg,
+    RslRlSymmetryCfg,
+)
 from genelab.scene import ArticulationCfg, FrameSensorCfg, PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg
 
@@ -91,4 +97,28 @@ def ppo(symmetry: RslRlSymmetryCfg | None = None) -> RslRlPpoAlgorithmCfg:
         use_clipped_value_loss=True,
         max_grad_norm=1.0,
         symmetry_cfg=symmetry,
+    )
+
+
+def published_ppo(
+    experiment_name: str, max_iterations: int, hidden_dims: tuple[int, ...], save_interval: int
+) -> RslRlOnPolicyRunnerCfg:
+    """Return the published learner's settings.
+
+    Args:
+        experiment_name: Folder of the runs.
+        max_iterations: Published number of iterations.
+        hidden_dims: Published widths of the hidden layers.
+        save_interval: Iterations between checkpoints.
+    """
+    return RslRlOnPolicyRunnerCfg(
+        experiment_name=experiment_name,
+        seed=42,
+        max_iterations=max_iterations,
+        num_steps_per_env=24,
+        save_interval=save_interval,
+        clip_actions=100.0,
+        actor=RslRlModelCfg(hidden_dims=hidden_dims, distribution=RslRlDistributionCfg(init_std=1.0)),
+        critic=RslRlModelCfg(hidden_dims=hidden_dims),
+        algorithm=ppo(),
     )

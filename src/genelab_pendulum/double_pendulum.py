@@ -15,7 +15,7 @@ from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
 from genelab.managers import ROBOT, Selection, part, reward, termination
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlSymmetryCfg
-from genelab_pendulum.common import CART, mirror, pendulum_env, ppo, push
+from genelab_pendulum.common import CART, mirror, pendulum_env, ppo, published_ppo, push
 from genelab_pendulum.robots import double_pendulum_cfg
 
 if TYPE_CHECKING:
@@ -77,3 +77,11 @@ def task() -> TaskCfg:
     """GeneLab-Double-Inverted-Pendulum-v0."""
     env = env_cfg()
     return TaskCfg(env=env, play_env=play_cfg(env), agent=ppo_cfg())
+
+
+def published_task() -> TaskCfg:
+    """GeneLab-Double-Inverted-Pendulum-v0@published."""
+    env = env_cfg()
+    env.scene.num_envs = 4096
+    agent = published_ppo("double_inverted_pendulum_flat", 300, (256, 128), save_interval=50)
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=agent)

@@ -16,7 +16,7 @@ from genelab.rl.config import (
     RslRlSymmetryCfg,
     SkrlAgentCfg,
 )
-from genelab_pendulum.common import CART, mirror, pendulum_env, ppo, push
+from genelab_pendulum.common import CART, mirror, pendulum_env, ppo, published_ppo, push
 from genelab_pendulum.robots import single_pendulum_cfg
 
 POLE = part(joints=("pole",))
@@ -85,4 +85,22 @@ def task() -> TaskCfg:
 def skrl_task() -> TaskCfg:
     """GeneLab-Inverted-Pendulum-Skrl-v0."""
     env = env_cfg()
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=skrl_cfg())
+
+
+def published_task() -> TaskCfg:
+    """GeneLab-Inverted-Pendulum-v0@published."""
+    env = env_cfg()
+    env.scene.num_envs = 4096
+    return TaskCfg(
+        env=env,
+        play_env=play_cfg(env),
+        agent=published_ppo("inverted_pendulum_flat", 150, (128, 128), save_interval=25),
+    )
+
+
+def published_skrl_task() -> TaskCfg:
+    """GeneLab-Inverted-Pendulum-Skrl-v0@published."""
+    env = env_cfg()
+    env.scene.num_envs = 4096
     return TaskCfg(env=env, play_env=play_cfg(env), agent=skrl_cfg())

@@ -1,4 +1,4 @@
-"""Unitree's legged robots: walking as commanded, and following a motion."""
+"""Unitree's legged robots: walking and following a motion. Source of the published settings: docs/sources.md."""
 
 from genelab.config import TASKS
 
@@ -8,6 +8,7 @@ TASKS.register(
     description="A quadruped walks as commanded on flat ground.",
     robot="Unitree Go1",
     backend="rsl_rl PPO",
+    published="genelab_unitree.go1:published_flat_task",
 )
 TASKS.register(
     "Genelab-Velocity-Rough-Unitree-Go1-v0",
@@ -15,6 +16,7 @@ TASKS.register(
     description="A quadruped walks as commanded on rough ground.",
     robot="Unitree Go1",
     backend="rsl_rl PPO",
+    published="genelab_unitree.go1:published_rough_task",
 )
 TASKS.register(
     "Genelab-Velocity-Flat-Unitree-G1-v0",
@@ -22,6 +24,7 @@ TASKS.register(
     description="A humanoid walks as commanded on flat ground.",
     robot="Unitree G1",
     backend="rsl_rl PPO",
+    published="genelab_unitree.g1:published_flat_task",
 )
 TASKS.register(
     "Genelab-Velocity-Rough-Unitree-G1-v0",
@@ -29,6 +32,7 @@ TASKS.register(
     description="A humanoid walks as commanded on rough ground.",
     robot="Unitree G1",
     backend="rsl_rl PPO",
+    published="genelab_unitree.g1:published_rough_task",
 )
 TASKS.register(
     "Genelab-Velocity-Flat-Unitree-Go2W-v0",
@@ -36,6 +40,7 @@ TASKS.register(
     description="A quadruped on wheels rolls and steps as commanded on flat ground.",
     robot="Unitree Go2-W",
     backend="rsl_rl PPO",
+    published="genelab_unitree.go2w:published_flat_task",
 )
 TASKS.register(
     "Genelab-Velocity-Flat-Unitree-Go2W-CrabStage1-v0",
@@ -43,6 +48,7 @@ TASKS.register(
     description="A quadruped on wheels steps as commanded on flat ground, its wheels locked.",
     robot="Unitree Go2-W",
     backend="rsl_rl PPO",
+    published="genelab_unitree.go2w:published_stage_1_task",
 )
 TASKS.register(
     "Genelab-Tracking-Flat-Unitree-G1-v0",
@@ -50,6 +56,7 @@ TASKS.register(
     description="A humanoid follows a motion on flat ground.",
     robot="Unitree G1",
     backend="rsl_rl PPO",
+    published="genelab_unitree.tracking:published_flat_task",
 )
 TASKS.register(
     "Genelab-Tracking-Flat-Unitree-G1-No-State-Estimation-v0",
@@ -57,4 +64,5 @@ TASKS.register(
     description="A humanoid follows a motion on flat ground and does not know its place and speed.",
     robot="Unitree G1",
     backend="rsl_rl PPO",
+    published="genelab_unitree.tracking:published_flat_task_without_state_estimation",
 )

@@ -15,7 +15,13 @@ from genelab import mdp
 from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
 from genelab.managers import RewardTermCfg, ScheduleCfg, adapt, event, metric, obs, part, reward, termination
-from genelab.mdp import GaitClockCfg, ScriptedJointPositionActionCfg, VelocityCommandCfg, VelocityStage
+from genelab.mdp import (
+    GaitClockCfg,
+    JointPositionActionCfg,
+    ScriptedJointPositionActionCfg,
+    VelocityCommandCfg,
+    VelocityStage,
+)
 from genelab.rl.config import (
     RslRlDistributionCfg,
     RslRlModelCfg,
@@ -25,8 +31,17 @@ from genelab.rl.config import (
 )
 from genelab.scene import ContactSensorCfg, PointsSensorCfg
 from genelab_unitree.robots.g1 import ACTION_SCALE, COARSE_SOLE, FOOT, g1_cfg
-from genelab_unitree.rough import Roughness, make_rough, rough_play
-from genelab_unitree.velocity import add_clock, coarse_physics, follow, pay_errors, push, velocity_env
+from genelab_unitree.rough import Roughness, make_rough, published_rough_play, rough_play
+from genelab_unitree.velocity import (
+    add_clock,
+    coarse_physics,
+    follow,
+    pay_errors,
+    published_ppo,
+    push,
+    two_core_settings,
+    velocity_env,
+)
 
 ROUGHNESS = Roughness(stairs=(0.05, 0.23), boxes=(0.05, 0.20), rubble=(0.02, 0.10), slope=(0.0, 0.4))
 TORSO = part(bodies=("torso_link",))
@@ -107,8 +122,8 @@ WALKING = _posture(0.3, 0.15, 0.35, 0.25, 0.1, (0.2, 0.08, 0.1), (0.15, 0.15, 0.
 RUNNING = _posture(0.5, 0.2, 0.6, 0.35, 0.15, (0.3, 0.08, 0.2), (0.5, 0.2, 0.15), 0.35)
 
 
-def flat_env() -> ManagerBasedRlEnvCfg:
-    """On a plane, at walking speed first; the commands grow to a run."""
+def published_env() -> ManagerBasedRlEnvCfg:
+    """Return the published task on a plane, at walking speed first; the commands grow to a run."""
     command = VelocityCommandCfg(
         resampling_time_range=(3.0, 8.0),
         lin_vel_x=(-1.0, 1.0),
@@ -116,8 +131,9 @@ def flat_env() -> ManagerBasedRlEnvCfg:
         ang_vel_z=(-0.5, 0.5),
         standing_share=0.1,
         forward_share=0.2,
+        min_forward=0.3,
     )
-    cfg = velocity_env(g1_cfg(), command, num_envs=512)
+    cfg = velocity_env(g1_cfg(), command)
     cfg.scene.sensors = {
         "feet_contact": ContactSensorCfg(entity="robot", bodies=_FEET, other="world"),
         "feet": PointsSensorCfg(entity="robot", bodies=_FEET, pos=FOOT),
@@ -125,17 +141,7 @@ def flat_env() -> ManagerBasedRlEnvCfg:
             entity="robot", bodies=("pelvis",), other="robot/pelvis", subtree=True, threshold=10.0, times=False
         ),
     }
-    add_clock(cfg, copy.deepcopy(WALK))
-    cfg.actions = {
-        "joint_pos": ScriptedJointPositionActionCfg(
-            scale=dict(ACTION_SCALE),
-            offset=dict(STANCE),
-            steps=copy.deepcopy(STEPS),
-            strides=copy.deepcopy(STRIDES),
-            spread=dict(SPREAD),
-            average_s=0.5,
-        )
-    }
+    cfg.actions = {"joint_pos": JointPositionActionCfg(scale=dict(ACTION_SCALE))}
     cfg.observations["critic"].terms |= {
         "foot_height": obs(mdp.foot_height, sensor="feet"),
         "foot_air_time": obs(mdp.foot_air_time, sensor="feet_contact"),
@@ -176,10 +182,28 @@ def flat_env() -> ManagerBasedRlEnvCfg:
     return cfg
 
 
+def flat_env() -> ManagerBasedRlEnvCfg:
+    """Return the published task with a gait clock and script, at the settings for two cores."""
+    cfg = published_env()
+    two_core_settings(cfg)
+    add_clock(cfg, copy.deepcopy(WALK))
+    cfg.actions = {
+        "joint_pos": ScriptedJointPositionActionCfg(
+            scale=dict(ACTION_SCALE),
+            offset=dict(STANCE),
+            steps=copy.deepcopy(STEPS),
+            strides=copy.deepcopy(STRIDES),
+            spread=dict(SPREAD),
+            average_s=0.5,
+        )
+    }
+    return cfg
+
+
 def _rewards() -> dict[str, RewardTermCfg]:
     return {
-        "track_lin_vel": reward(mdp.track_lin_vel_exp, 2.0, command="twist", std=math.sqrt(0.25), with_z=True),
-        "track_ang_vel": reward(mdp.track_ang_vel_exp, 2.0, command="twist", std=math.sqrt(0.5), with_xy=True),
+        "track_lin_vel": reward(mdp.track_lin_vel_exp, 2.0, command="twist", std=math.sqrt(0.25)),
+        "track_ang_vel": reward(mdp.track_ang_vel_exp, 2.0, command="twist", std=math.sqrt(0.5)),
         "upright": reward(mdp.upright_exp, 1.0, std=math.sqrt(0.2), asset=TORSO),
         "pose": reward(
             mdp.VariablePosture,
@@ -210,7 +234,7 @@ def _rewards() -> dict[str, RewardTermCfg]:
         ),
         "foot_slip": reward(mdp.foot_slip, -0.1, contact="feet_contact", feet="feet", command="twist", threshold=0.05),
         "soft_landing": reward(mdp.soft_landing, -1e-5, contact="feet_contact", command="twist", threshold=0.05),
-        "self_collisions": reward(mdp.undesired_contacts, -1.0, sensor="self_contact"),
+        "self_collisions": reward(mdp.RecentContacts, -1.0, sensor="self_contact", window=4),
     }
 
 
@@ -293,13 +317,22 @@ def flat_ppo() -> RslRlOnPolicyRunnerCfg:
     )
 
 
+def published_rough_env() -> ManagerBasedRlEnvCfg:
+    """Return the published task on steps from 5 to 23 cm and slopes up to 22°."""
+    return _make_rough(published_env())
+
+
 def rough_env() -> ManagerBasedRlEnvCfg:
-    """Steps from 5 to 23 cm, slopes up to 22°."""
-    cfg = flat_env()
-    make_rough(cfg, ROUGHNESS, scan_body="torso_link")
+    """Return the published task on rough ground with a gait clock and script, at the settings for two cores."""
+    cfg = _make_rough(flat_env())
     gait = cfg.commands["gait"]
     assert isinstance(gait, GaitClockCfg)
     gait.threshold = -1.0  # a foot on an edge has to step, also where the robot is to stay
+    return cfg
+
+
+def _make_rough(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
+    make_rough(cfg, ROUGHNESS, scan_body="torso_link")
     for name, weight in (("foot_clearance", -0.5), ("foot_swing_height", -0.25)):
         cfg.rewards[name].weight = weight
     return cfg
@@ -339,3 +372,16 @@ def rough_task() -> TaskCfg:
     """Genelab-Velocity-Rough-Unitree-G1-v0."""
     env = rough_env()
     return TaskCfg(env=rough_beginner(env), play_env=rough_play(env), agent=rough_ppo())
+
+
+def published_flat_task() -> TaskCfg:
+    """Genelab-Velocity-Flat-Unitree-G1-v0@published."""
+    env = published_env()
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=published_ppo("g1_velocity_flat", 30_000, 0.01))
+
+
+def published_rough_task() -> TaskCfg:
+    """Genelab-Velocity-Rough-Unitree-G1-v0@published."""
+    env = published_rough_env()
+    agent = published_ppo("g1_velocity_rough", 6000, 0.0, rough=True)
+    return TaskCfg(env=env, play_env=published_rough_play(env), agent=agent)

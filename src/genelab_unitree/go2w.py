@@ -16,7 +16,14 @@ from genelab import mdp
 from genelab.config import TaskCfg
 from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
 from genelab.managers import ScheduleCfg, event, gate, obs, part, reward, symmetric
-from genelab.mdp import GaitClockCfg, RollingActionCfg, ScriptedJointPositionActionCfg, VelocityCommandCfg
+from genelab.mdp import (
+    GaitClockCfg,
+    JointPositionActionCfg,
+    JointVelocityActionCfg,
+    RollingActionCfg,
+    ScriptedJointPositionActionCfg,
+    VelocityCommandCfg,
+)
 from genelab.rl.config import (
     RslRlDistributionCfg,
     RslRlModelCfg,
@@ -28,13 +35,25 @@ from genelab.scene import ContactSensorCfg, PointsSensorCfg
 from genelab_unitree.robots.go2w import (
     ACTION_SCALE,
     LEGS,
+    PUBLISHED_WHEEL_EFFORT,
+    PUBLISHED_WHEEL_SCALE,
+    WHEEL_EFFORT,
     WHEEL_RADIUS,
     WHEEL_SCALE,
     WHEEL_TRACK,
     WHEELS,
     go2w_cfg,
 )
-from genelab_unitree.velocity import add_clock, coarse_physics, follow, pay_errors, push, velocity_env
+from genelab_unitree.velocity import (
+    add_clock,
+    coarse_physics,
+    follow,
+    pay_errors,
+    published_ppo,
+    push,
+    two_core_settings,
+    velocity_env,
+)
 
 BASE = part(bodies=("base",))
 FRAMES = 5
@@ -108,8 +127,8 @@ ROLLS = {f".{side}_foot_joint": (1 / WHEEL_RADIUS, 0.0, -left * WHEEL_TRACK / WH
 """How fast wheels turn that follow the command, rad/s per m/s and rad/s."""
 
 
-def base_env(*, lock_wheels: bool) -> ManagerBasedRlEnvCfg:
-    """What both stages have: forward, sideways and turning, each up to 1 m/s or 1 rad/s."""
+def _published_base(*, lock_wheels: bool) -> ManagerBasedRlEnvCfg:
+    """Return what both published stages share: forward, sideways and turning, each up to 1 m/s or 1 rad/s."""
     command = VelocityCommandCfg(
         resampling_time_range=(3.0, 8.0),
         lin_vel_x=(-1.0, 1.0),
@@ -117,17 +136,95 @@ def base_env(*, lock_wheels: bool) -> ManagerBasedRlEnvCfg:
         ang_vel_z=(-1.0, 1.0),
         standing_share=0.1,
         forward_share=0.1,
+        min_forward=0.3,
     )
-    cfg = velocity_env(go2w_cfg(lock_wheels=lock_wheels), command, num_envs=512)
+    effort = WHEEL_EFFORT if lock_wheels else PUBLISHED_WHEEL_EFFORT
+    cfg = velocity_env(go2w_cfg(lock_wheels=lock_wheels, wheel_effort=effort), command)
     cfg.scene.sensors = {
         "feet_contact": ContactSensorCfg(entity="robot", bodies=(".*_foot",), other="world"),
         "feet": PointsSensorCfg(entity="robot", bodies=(".*_foot",)),
         "leg_contact": ContactSensorCfg(entity="robot", bodies=(".*_thigh", ".*_calf"), other="world", times=False),
     }
+    for group in cfg.observations.values():
+        group.history_length = FRAMES
+    cfg.actions = {
+        "joint_pos": JointPositionActionCfg(joint_names=LEGS, scale=ACTION_SCALE, noise_std=0.05, delay=(0, 2)),
+        "wheel_vel": JointVelocityActionCfg(
+            joint_names=WHEELS, scale=0.0 if lock_wheels else PUBLISHED_WHEEL_SCALE, noise_std=0.05, delay=(0, 2)
+        ),
+    }
+    cfg.rewards = {
+        "track_lin_vel": reward(mdp.track_lin_vel_exp, 2.0, command="twist", std=math.sqrt(0.25)),
+        "track_ang_vel": reward(mdp.track_ang_vel_exp, 1.0, command="twist", std=math.sqrt(0.25)),
+        "lin_vel_z": reward(mdp.lin_vel_z_l2, -2.0),
+        "ang_vel_xy": reward(mdp.body_ang_vel_xy_l2, -0.05, asset=BASE),
+        "flat_orientation": reward(mdp.flat_orientation_l2, -1.0),
+        "base_height": reward(mdp.base_height_l2, -1.0, target=0.40),
+        "joint_torques": reward(mdp.joint_torques_l2, -2e-4),
+        "joint_acc": reward(mdp.JointAccL2, -1e-5),
+        "action_rate": reward(mdp.action_rate_l2, -0.01),
+        "joint_pos_limits": reward(mdp.joint_pos_limits, -1.0),
+        "leg_contact": reward(mdp.any_contact, -1.0, sensor="leg_contact"),
+    }
+    cfg.events |= {
+        "push": push((1.0, 3.0), x=(-0.5, 0.5), y=(-0.5, 0.5), yaw=(-0.5, 0.5)),
+        "wheel_friction": event(mdp.randomize_friction, "startup", friction_range=(0.3, 1.5), geoms=(".*_wheel",)),
+        "base_mass": event(mdp.randomize_mass, "startup", mass_range=(-1.0, 2.0), asset=BASE),
+        "base_com": event(mdp.randomize_com, "startup", x=(-0.05, 0.05), y=(-0.05, 0.05), z=(-0.05, 0.05), asset=BASE),
+        "gains": event(mdp.randomize_gains, "startup", stiffness_range=(0.8, 1.2), damping_range=(0.8, 1.2)),
+        "encoder_bias": event(mdp.randomize_encoder_bias, "startup", bias_range=(-0.015, 0.015)),
+    }
+    return cfg
+
+
+def published_stage_1_env() -> ManagerBasedRlEnvCfg:
+    """Return the published first stage: wheels that are feet."""
+    cfg = _published_base(lock_wheels=True)
+    cfg.rewards |= {
+        "air_time": reward(
+            mdp.air_time, 0.25, contact="feet_contact", window=(0.1, 0.5), command="twist", threshold=0.1
+        ),
+        "foot_slip": reward(mdp.foot_slip, -0.1, contact="feet_contact", feet="feet", command="twist", threshold=0.05),
+    }
+    return cfg
+
+
+def published_env() -> ManagerBasedRlEnvCfg:
+    """Return the published second stage: wheels that roll, and steps paid to the side and turning."""
+    cfg = _published_base(lock_wheels=False)
+    cfg.rewards |= {
+        "air_time": reward(
+            mdp.air_time,
+            0.5,
+            contact="feet_contact",
+            window=(0.1, 0.5),
+            command="twist",
+            threshold=0.1,
+            command_axes=SIDEWAYS,
+        ),
+        "vy_error_l1": reward(mdp.error_vel_y, -0.5, command="twist"),
+        "wz_error_l1": reward(mdp.error_vel_yaw, -0.5, command="twist"),
+    }
+    return cfg
+
+
+def stage_1_env() -> ManagerBasedRlEnvCfg:
+    """Return the first stage with a gait clock and script, at the settings for two cores."""
+    return _with_gait(published_stage_1_env(), lock_wheels=True)
+
+
+def flat_env() -> ManagerBasedRlEnvCfg:
+    """Return the second stage with a gait clock and script, at the settings for two cores."""
+    return _with_gait(published_env(), lock_wheels=False)
+
+
+def _with_gait(cfg: ManagerBasedRlEnvCfg, *, lock_wheels: bool) -> ManagerBasedRlEnvCfg:
+    two_core_settings(cfg)
+    cfg.scene.entities["robot"] = go2w_cfg(lock_wheels=lock_wheels)
     clock = copy.deepcopy(TROT)
     clock.command_axes = None if lock_wheels else SIDEWAYS
     add_clock(cfg, clock)
-    _stack_frames(cfg)
+    _encode_wheels(cfg)
     cfg.actions = {
         "joint_pos": ScriptedJointPositionActionCfg(
             joint_names=LEGS,
@@ -149,72 +246,20 @@ def base_env(*, lock_wheels: bool) -> ManagerBasedRlEnvCfg:
             delay=(0, 2),
         ),
     }
-    cfg.rewards = {
-        "track_lin_vel": reward(mdp.track_lin_vel_exp, 2.0, command="twist", std=math.sqrt(0.25)),
-        "track_ang_vel": reward(mdp.track_ang_vel_exp, 1.0, command="twist", std=math.sqrt(0.25)),
-        "lin_vel_z": reward(mdp.lin_vel_z_l2, -2.0),
-        "ang_vel_xy": reward(mdp.ang_vel_xy_l2, -0.05),
-        "flat_orientation": reward(mdp.flat_orientation_l2, -1.0),
-        "base_height": reward(mdp.base_height_l2, -1.0, target=0.40),
-        "joint_torques": reward(mdp.joint_torques_l2, -2e-4),
-        "joint_acc": reward(mdp.JointAccL2, -1e-5),
-        "action_rate": reward(mdp.action_rate_l2, -0.01),
-        "joint_pos_limits": reward(mdp.joint_pos_limits, -1.0),
-        "leg_contact": reward(mdp.undesired_contacts, -1.0, sensor="leg_contact"),
-    }
-    cfg.events |= {
-        "push": push((1.0, 3.0), x=(-0.5, 0.5), y=(-0.5, 0.5), yaw=(-0.5, 0.5)),
-        "wheel_friction": event(mdp.randomize_friction, "startup", friction_range=(0.3, 1.5), geoms=(".*_wheel",)),
-        "base_mass": event(mdp.randomize_mass, "startup", mass_range=(-1.0, 2.0), asset=BASE),
-        "base_com": event(mdp.randomize_com, "startup", x=(-0.05, 0.05), y=(-0.05, 0.05), z=(-0.05, 0.05), asset=BASE),
-        "gains": event(mdp.randomize_gains, "startup", stiffness_range=(0.8, 1.2), damping_range=(0.8, 1.2)),
-        "encoder_bias": event(mdp.randomize_encoder_bias, "startup", bias_range=(-0.015, 0.015)),
-    }
     return cfg
 
 
-def _stack_frames(cfg: ManagerBasedRlEnvCfg) -> None:
-    """The last frames, each as wide as the published one: for the angles of four wheels, which grow without end, it has
-    the mean sine and cosine of them and those of the clock."""
+def _encode_wheels(cfg: ManagerBasedRlEnvCfg) -> None:
+    """Replace the angles of four wheels, which grow without end, in frames of the published width.
+
+    The frame has the mean sine and cosine of the wheels and those of the clock instead.
+    """
     legs, wheels = part(joints=LEGS), part(joints=WHEELS)
     policy, critic = cfg.observations["policy"], cfg.observations["critic"]
     policy.terms["joint_pos"] = obs(mdp.joint_pos_measured, asset=legs).then(noise=symmetric(0.01))
     policy.terms["wheel_angle"] = obs(mdp.wheel_angle, asset=wheels).then(noise=symmetric(0.01))
     critic.terms["joint_pos"] = obs(mdp.joint_pos_rel, asset=legs)
     critic.terms["wheel_angle"] = obs(mdp.wheel_angle, asset=wheels)
-    for group in (policy, critic):
-        group.history_length = FRAMES
-
-
-def stage_1_env() -> ManagerBasedRlEnvCfg:
-    """Wheels that are feet."""
-    cfg = base_env(lock_wheels=True)
-    cfg.rewards |= {
-        "air_time": reward(
-            mdp.air_time, 0.25, contact="feet_contact", window=(0.1, 0.5), command="twist", threshold=0.1
-        ),
-        "foot_slip": reward(mdp.foot_slip, -0.1, contact="feet_contact", feet="feet", command="twist", threshold=0.05),
-    }
-    return cfg
-
-
-def flat_env() -> ManagerBasedRlEnvCfg:
-    """Wheels that roll. Steps are paid where they are needed: to the side, and turning."""
-    cfg = base_env(lock_wheels=False)
-    cfg.rewards |= {
-        "air_time": reward(
-            mdp.air_time,
-            0.5,
-            contact="feet_contact",
-            window=(0.1, 0.5),
-            command="twist",
-            threshold=0.1,
-            command_axes=SIDEWAYS,
-        ),
-        "vy_error_l1": reward(mdp.error_vel_y, -0.5, command="twist"),
-        "wz_error_l1": reward(mdp.error_vel_yaw, -0.5, command="twist"),
-    }
-    return cfg
 
 
 GOES = gate(mdp.track_lin_vel_exp, 0.5, 0.4, command="twist", std=math.sqrt(0.25))
@@ -298,3 +343,15 @@ def flat_task() -> TaskCfg:
     """Genelab-Velocity-Flat-Unitree-Go2W-v0."""
     env = flat_env()
     return TaskCfg(env=beginner(env), play_env=play_cfg(env), agent=ppo("go2w_velocity_flat", 800))
+
+
+def published_stage_1_task() -> TaskCfg:
+    """Genelab-Velocity-Flat-Unitree-Go2W-CrabStage1-v0@published."""
+    env = published_stage_1_env()
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=published_ppo("go2w_velocity_crab_stage1", 6000, 0.005))
+
+
+def published_flat_task() -> TaskCfg:
+    """Genelab-Velocity-Flat-Unitree-Go2W-v0@published."""
+    env = published_env()
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=published_ppo("go2w_velocity_flat", 10_000, 0.005))

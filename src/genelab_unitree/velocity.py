@@ -25,18 +25,31 @@ from genelab.managers import (
     truncation,
 )
 from genelab.mdp import GaitClockCfg, VelocityCommandCfg
+from genelab.rl.config import (
+    RslRlDistributionCfg,
+    RslRlModelCfg,
+    RslRlOnPolicyRunnerCfg,
+    RslRlPpoAlgorithmCfg,
+)
 from genelab.scene import ArticulationCfg, PlaneCfg, SceneCfg
 from genelab.sim import SimulationCfg
 
 
-def velocity_env(robot: ArticulationCfg, command: VelocityCommandCfg, *, num_envs: int) -> ManagerBasedRlEnvCfg:
-    """A robot on a plane at 50 Hz, in episodes of twenty seconds, that has to move as commanded without falling."""
+def velocity_env(robot: ArticulationCfg, command: VelocityCommandCfg) -> ManagerBasedRlEnvCfg:
+    """Return the published part that all walkers share: a robot on a plane at 50 Hz in episodes of twenty seconds.
+
+    Args:
+        robot: The robot.
+        command: Ranges of the velocity command.
+
+    Returns:
+        The config without sensors, actions and rewards, with the published physics step and number of environments.
+    """
     return ManagerBasedRlEnvCfg(
-        # Published: 0.002 s × 10. The same rate in four steps is as stable here, and more than twice as fast.
-        simulation=SimulationCfg(dt=0.005, fresh_kinematics=False),
-        decimation=4,
+        simulation=SimulationCfg(dt=0.002, fresh_kinematics=False),
+        decimation=10,
         episode_length_s=20.0,
-        scene=SceneCfg(num_envs=num_envs, env_spacing=2.5, entities={"robot": robot}, terrain=PlaneCfg()),
+        scene=SceneCfg(num_envs=4096, env_spacing=2.5, entities={"robot": robot}, terrain=PlaneCfg()),
         observations=_observations(),
         commands={"twist": command},
         events={
@@ -89,6 +102,16 @@ def add_clock(cfg: ManagerBasedRlEnvCfg, clock: GaitClockCfg) -> None:
         group.terms["gait"] = obs(mdp.generated_command, command="gait")
 
 
+def two_core_settings(cfg: ManagerBasedRlEnvCfg) -> None:
+    """Set the physics step and number of environments of our own tasks.
+
+    The same control rate in four steps of 0.005 s is as stable as the published ten of 0.002 s, and more than twice as
+    fast.
+    """
+    cfg.simulation.dt, cfg.decimation = 0.005, 4
+    cfg.scene.num_envs = 512
+
+
 def coarse_physics(cfg: ManagerBasedRlEnvCfg) -> ManagerBasedRlEnvCfg:
     """The same control rate in two physics steps instead of four: for learning, never for judging."""
     cfg = copy.deepcopy(cfg)
@@ -123,3 +146,46 @@ def pay_errors(
         cfg.rewards["alive"] = reward(mdp.is_alive, alive)
         follow(cfg, "errors", "alive")
     follow(cfg, "errors", "lin_vel_error", "ang_vel_error")
+
+
+def published_ppo(
+    experiment_name: str, max_iterations: int, entropy_coef: float, *, rough: bool = False
+) -> RslRlOnPolicyRunnerCfg:
+    """Return the published learner's settings.
+
+    Args:
+        experiment_name: Folder of the runs.
+        max_iterations: Published number of iterations.
+        entropy_coef: Published weight of the entropy bonus.
+        rough: Settings of rough ground: a standard deviation for each state with a floor, and a larger step.
+    """
+    std = (
+        RslRlDistributionCfg(class_name="HeteroscedasticGaussianDistribution", std_type="log", std_range=(0.3, 2.0))
+        if rough
+        else RslRlDistributionCfg()
+    )
+    layers = (512, 256, 128)
+    return RslRlOnPolicyRunnerCfg(
+        experiment_name=experiment_name,
+        seed=42,
+        max_iterations=max_iterations,
+        num_steps_per_env=24,
+        save_interval=50,
+        clip_actions=100.0,
+        actor=RslRlModelCfg(hidden_dims=layers, activation="elu", obs_normalization=True, distribution=std),
+        critic=RslRlModelCfg(hidden_dims=layers, activation="elu", obs_normalization=True),
+        algorithm=RslRlPpoAlgorithmCfg(
+            num_learning_epochs=5,
+            num_mini_batches=4,
+            learning_rate=1e-3,
+            schedule="adaptive",
+            desired_kl=0.02 if rough else 0.01,
+            gamma=0.99,
+            lam=0.95,
+            clip_param=0.2,
+            entropy_coef=entropy_coef,
+            value_loss_coef=1.0,
+            use_clipped_value_loss=True,
+            max_grad_norm=1.0,
+        ),
+    )

@@ -130,6 +130,19 @@ def test_a_policy_that_was_judged_twice_has_two_rows(tmp_path: Path) -> None:
     assert f"| [{TASK}](#{TASK.lower()}) | 1 | 39.50 | |" in page, "the overview is of what all were judged by"
 
 
+def test_a_run_with_a_note_is_marked_and_left_out_of_the_overview(tmp_path: Path) -> None:
+    home = tmp_path / "reference" / TASK / "2026-01-02"
+    write(home / "seed_1" / "eval.json", evaluation(39.5))
+    write(home / "seed_2" / "eval.json", evaluation(54.0))
+    write(home / "seed_2" / "note.txt", "Judged by an easier reward;\nthe weights are gone.\n")
+    page = reference.render(tmp_path)
+    lines = section(page)
+    assert lines[2].startswith("| 1 | 39.500 |")
+    assert lines[3].startswith("| 2† | 54.000 |")
+    assert any(line.endswith("**Judged by an easier reward; the weights are gone.**") for line in lines)
+    assert f"| [{TASK}](#{TASK.lower()}) | 1 | 39.50 | |" in page
+
+
 def test_a_run_whose_policy_ships_has_one_row(tmp_path: Path) -> None:
     shipped = tmp_path / "src" / "genelab_x" / "pretrained" / TASK
     write(shipped / "eval.json", evaluation(39.5))

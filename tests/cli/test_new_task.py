@@ -140,7 +140,10 @@ def test_an_anymal_with_meshes_comes_in_and_holds_under_a_beginners_actions(
     if genesis is None or not genesis.submodule_search_locations:
         lacking("no genesis-world, which ships the model")
     source = Path(genesis.submodule_search_locations[0]) / "assets/urdf/anymal_c/urdf/anymal_c.urdf"
-    assert run(["new-task", "brought_anymal", "--from", str(source), "--dir", str(tmp_path)]) == 0
+    command = ["new-task", "brought_anymal", "--from", str(source), "--dir", str(tmp_path)]
+    assert run(command) == 2
+    assert "--assets " in capfd.readouterr().err  # its meshes are in ../meshes
+    assert run([*command, "--assets", str(source.parents[1] / "meshes")]) == 0
     out = capfd.readouterr().out
     for words in ("52.1 kg, base free", "12 driven by position servos", "feet     LF_FOOT, RF_FOOT, LH_FOOT, RH_FOOT"):
         assert words in out

@@ -168,7 +168,13 @@ def test_a_final_evaluation_that_fails_does_not_cost_the_run(
 def test_resume_goes_on_in_the_same_directory(capfd: pytest.CaptureFixture[str]) -> None:
     assert train("--max-iterations", "1") == 0
     assert run(["train", TASK, "--resume", "run", "--max-iterations", "3", "--no-final-eval"]) == 0
-    assert "completed: 3 iterations, 288 env steps" in capfd.readouterr().out
+    told = re.search(
+        r"completed: 3 iterations, 288 env steps, 192 of them now in [\d.]+ s \(([\d,]+) env steps per second\)",
+        capfd.readouterr().out,
+    )
+    assert told is not None
+    rate = float(told[1].replace(",", ""))
+    assert rate == pytest.approx(json.loads(Path("run/run.json").read_text())["steps_per_second"], rel=0.01)
     assert torch.load("run/resume.pt", weights_only=True)["monitor"]["done"] == 3
 
 
@@ -301,3 +307,17 @@ def test_a_line_of_progress() -> None:
         "24,000 steps/s (collecting 60,000, learning 60% of the time)"
     )
     assert (duration(59.6), duration(3725)) == ("1:00", "1:02:05")
+
+
+def test_the_published_settings_are_a_task_of_their_own(capfd: pytest.CaptureFixture[str]) -> None:
+    """One flag trains with them; the lines it prints judge and play the policy in the same world."""
+    words = ["--num-envs", "4", "--log-dir", "run", "--max-iterations", "1", "--quiet", "--no-final-eval"]
+    assert run(["train", "genelab-velocity-flat-unitree-go1-v0", "--published", *words]) == 0
+    judge = capfd.readouterr().out.splitlines()[-2].partition("genelab ")[2].split()
+    assert judge[1].lower() == "genelab-velocity-flat-unitree-go1-v0@published"
+    assert (params("env")["simulation"]["dt"], params("env")["decimation"]) == (0.002, 10)
+    assert list(params("env")["commands"]) == ["twist"]
+    assert (params("env")["schedules"], params("agent")["algorithm"]["symmetry_cfg"]) == ({}, None)
+    assert run([*judge, "--num-envs", "2", "--episodes", "2", "--max-steps", "1000", "--no-probe"]) == 0
+    assert run(["train", "GeneLab-Rubiks-Play-v0", "--published"]) == 2
+    assert "GeneLab-Rubiks-Play-v0 has no published settings of its own" in capfd.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from genelab.errors import UsageError
 from genelab.report import write_report
 from genelab.report.curves import band, draw_curves, last_share, thin
 from genelab.report.runs import read_groups, read_run
-from genelab.report.tables import difference_table, evaluation_table, machine_table
+from genelab.report.tables import difference_table, evaluation_table, machine_table, run_table
 from genelab.rl import train_task
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
@@ -76,6 +77,7 @@ def make_run(
     return path
 
 
+FILM = b"\0\0\0\x18ftypmp42"
 TIMES = ("Perf/collection_time", "Perf/learning_time")
 
 
@@ -209,7 +211,7 @@ def test_the_page_needs_nothing_besides_itself(capfd: pytest.CaptureFixture[str]
         make_run(f"runs/seed_{seed}", seed=seed, judged=metrics(float(seed)))
     make_run("other", task="Other-v0")
     (Path("other") / "videos").mkdir()
-    (Path("other") / "videos" / "iteration_2.mp4").write_bytes(b"a film")
+    (Path("other") / "videos" / "iteration_2.mp4").write_bytes(FILM)
     assert run(["report", "runs", "other", "--out", "out.html"]) == 0
     shown = capfd.readouterr().out
     assert "1.500 [-4.853, 7.853]" in shown
@@ -217,13 +219,81 @@ def test_the_page_needs_nothing_besides_itself(capfd: pytest.CaptureFixture[str]
     assert "written to out.html, out.md and out.png" in shown
     page = Path("out.html").read_text()
     assert re.findall(r'(?:src|href)="(?!data:)', page) == []
-    assert base64.b64encode(b"a film").decode() in page
+    assert base64.b64encode(FILM).decode() in page
     assert "genelab train &lt;&amp;&gt; --seed 1" in page
     pictures = [base64.b64decode(one) for one in re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page)]
     assert len(pictures) == 4  # curves and reward terms of two tasks
     assert all(b"<svg" in picture for picture in pictures)
     assert Path("out.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["other", "out.html", "out.md", "out.png", "runs"]
+
+
+def test_what_differs_between_configs_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    for name, weight in (("a", -0.01), ("b", -2.0)):
+        path = make_run(name, rate=0.001)
+        config = {"scene": {"num_envs": 4}, "seed": 1, "rewards": {"action": {"weight": weight}}}
+        (path / "params" / "env.json").write_text(json.dumps(config))
+    make_run("c", rate=0.01)
+    assert run(["report", "a", "b"]) == 0
+    out = capfd.readouterr().out
+    assert "| config | a | b |\n| --- | --- | --- |\n| env.rewards.action.weight | -0.01 | -2.0 |\n" in out
+    assert "The rewards differ: their returns cannot be compared." in out
+    assert out.startswith(Path("report.md").read_text())
+    assert "their returns cannot be compared" in Path("report.html").read_text()
+    assert run(["report", "a"]) == 0
+    assert "config" not in capfd.readouterr().out
+
+
+def test_a_copy_of_a_run_is_no_second_seed() -> None:
+    """An interval over a run and its copy would be of width 0."""
+    make_run("run", seed=42, judged=metrics(5.0, (4.5, 5.5)))
+    shutil.copytree("run", "copy")
+    make_run("short", seed=42, returns=(1.0,))
+    make_run("other", seed=43, returns=(3.0, 4.0), judged=metrics(7.0))
+    (group,) = read_groups([Path("short"), Path("copy"), Path("run")])
+    assert group.seeds == [42]
+    assert [run.path.name for run in group.runs] == ["copy"]  # the longest, which was judged
+    (row,) = evaluation_table([group]).rows
+    assert row[2:4] == ("42; 3 runs of seed 42 count once", "5.000 [4.500, 5.500]")
+    assert [line[-1] for line in run_table([group]).rows] == ["copy", "short", "run"]
+    (row,) = evaluation_table(read_groups([Path("run"), Path("other"), Path("copy")])).rows
+    assert row[2] == "2 (42, 43); 2 runs of seed 42 count once"
+
+
+def test_nothing_outside_of_a_run_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    secret, folder = Path("secret"), Path("folder")
+    folder.mkdir()
+    for place in (secret, folder / "film.mp4", folder / "eval.json"):
+        place.write_bytes(FILM + b"root:x:0:0")
+    for name, target in (("film.mp4", secret), ("videos", folder), ("eval.json", secret)):
+        path = make_run(f"run_{name}")
+        (path / name).symlink_to(target.absolute())
+        assert run(["report", str(path)]) == 2
+        error = capfd.readouterr().err
+        assert f"{path / name} is a link out of the run" in error
+        assert error.count("\n") == 1
+    make_run("mine")
+    Path("runs").mkdir()
+    Path("runs/seed_1").symlink_to(Path("mine").absolute())
+    assert run(["report", "runs"]) == 2
+    assert "runs/seed_1 is a link out of runs: name the run it points to instead" in capfd.readouterr().err
+    path = make_run("run")
+    (path / "film.mp4").write_bytes(b"root:x:0:0:root:/root:/bin/bash\n")
+    assert run(["report", "run"]) == 0
+    page = Path("report.html").read_text()
+    assert "<video" not in page
+    assert "Not shown, since it is no MP4: <code>run/film.mp4</code>" in page
+
+
+def test_escapes_of_others_are_printed_as_text(capfd: pytest.CaptureFixture[str]) -> None:
+    word = "x\x1b]0;PWN\x07\x9b31m\u202eevil $\\frac$"
+    make_run("run", task=word, command=f"/home/me/.venv/bin/genelab train {word}", backend=word)
+    assert run(["report", "run"]) == 0
+    shown = r"x\x1b]0;PWN\x07\x9b31m\u202eevil"
+    for text in (capfd.readouterr().out, Path("report.md").read_text(), Path("report.html").read_text()):
+        assert text.replace("\n", "").isprintable()
+        assert shown in text.replace(r"\\", "\\")
+    assert f"<code>genelab train {shown}" in Path("report.html").read_text()
 
 
 def test_the_same_runs_draw_the_same_curves() -> None:

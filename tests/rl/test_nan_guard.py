@@ -299,3 +299,36 @@ def test_a_run_can_do_without(
     weights = "its weights actor.distribution.std_param are not finite"
     assert f"the learner diverged: {weights}; without the NaN guard nobody knows" in capfd.readouterr().err
     assert not Path("run/nan_dump.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("action_manager", "dim"), -3),
+        (("action_manager", "dim"), 10**9),
+        (("action_manager", "terms", "cart", "dim"), "x"),
+        (("common_step_counter",), "x"),
+    ],
+)
+def test_a_dump_that_was_tampered_with_is_one_line(
+    path: tuple[str, ...],
+    value: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["play", "Test-Bad-Reward-v0", "--num-envs", "8", "--headless"]) == 1
+    dump = torch.load("logs/play/nan_dump.pt", weights_only=True)
+    *parts, last = path
+    place = dump["state"]
+    for part in parts:
+        place = place[part]
+    assert last in place
+    place[last] = value
+    torch.save(dump, "logs/play/nan_dump.pt")
+    capfd.readouterr()
+    assert run(["play", "Test-Bad-Reward-v0", "--replay", "logs/play/nan_dump.pt"]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("genelab: logs/play/nan_dump.pt: a dump that cannot be played: ")
+    assert error.count("\n") == 1

@@ -6,11 +6,13 @@ sweep trains for real.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -26,7 +28,7 @@ from genelab.errors import GenelabError, UsageError
 from genelab.rl.sweep.objective import NEVER, Objective
 from genelab.rl.sweep.search import SweepResult, Where, resume_sweep, sweep_task
 from genelab.rl.sweep.space import check_ranges, parse_ranges
-from genelab.rl.sweep.study import STUDY_FILE, Trial, read_study
+from genelab.rl.sweep.study import STUDY_FILE, SweepSettings, Trial, _storage, create_study, read_study
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 RATE = "agent.algorithm.learning_rate"
@@ -271,12 +273,66 @@ def test_a_sweep_may_be_given_more_trials_and_is_one_tasks() -> None:
         sweep()
 
 
-@pytest.mark.parametrize("content", [b"", b"no database at all, but long enough to be one" * 100])
+@pytest.mark.parametrize("content", [b"short", b"no database at all, but long enough to be one" * 100])
 def test_a_bad_study_is_one_line(content: bytes) -> None:
     Path("sweep").mkdir()
     (Path("sweep") / STUDY_FILE).write_bytes(content)
     with pytest.raises(UsageError, match=r"study\.db: "):
         resume_sweep(Path("sweep"), where=WHERE)
+
+
+def test_a_sweep_killed_while_its_study_is_made_can_be_started_again() -> None:
+    """Its file gets its name when all is in it; one of earlier versions may be empty, and the line says what to do."""
+    code = (
+        "import os; from pathlib import Path; import optuna; from tests.rl.test_sweep import sweep\n"
+        "optuna.Study.set_user_attr = lambda *_: os.kill(os.getpid(), 9)\n"
+        "sweep()"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", code], env=env, timeout=240, check=False).returncode == -9
+    assert not (Path("sweep") / STUDY_FILE).exists()
+    (Path("sweep") / ".study.db.0123abcd.tmp-journal").touch()  # SQLite's
+    with pytest.raises(UsageError, match=r"has no study\.db"):
+        resume_sweep(Path("sweep"), where=WHERE)
+    assert len(sweep(trials=1).trials) == 1
+    assert [path.name for path in Path("sweep").iterdir() if path.name.startswith(".")] == []
+    for empty in ("schema", "nothing"):
+        Path(empty).mkdir()
+        (Path(empty) / STUDY_FILE).touch()
+    _storage(Path("schema") / STUDY_FILE)
+    for empty in ("schema", "nothing"):
+        with pytest.raises(UsageError, match="was killed at its beginning: delete it and start the sweep again"):
+            resume_sweep(Path(empty), where=WHERE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE trial_intermediate_values SET intermediate_value_type = 'null'",
+        "UPDATE trials SET state = 'null'",
+        "UPDATE trial_user_attributes SET value_json = '\"x\"'",
+        "UPDATE trial_params SET distribution_json = '{}'",
+        "UPDATE trial_values SET value_type = 'null'",
+        "UPDATE study_directions SET direction = 'null'",
+    ],
+)
+def test_a_study_that_was_tampered_with_is_one_line(change: str, capfd: pytest.CaptureFixture[str]) -> None:
+    path = Path("sweep")
+    path.mkdir()
+    settings = SweepSettings(task=TASK, params=(RANGE,), trials=1, seed=1, eval_every=1)
+    study = create_study(path, settings)
+    trial = study.ask()
+    parse_ranges(settings.params)[0].suggest(trial)
+    trial.report(1.0, 100)
+    trial.set_user_attr("seconds", 1.0)
+    study.tell(trial, 1.0)
+    with contextlib.closing(sqlite3.connect(path / STUDY_FILE)) as file, file:
+        assert file.execute(change).rowcount > 0
+    for words in (["report", "sweep"], ["sweep", TASK, "--resume", "sweep"]):
+        assert run(words) == 2
+        error = capfd.readouterr().err
+        assert "study.db: " in error
+        assert error.count("\n") == 1
 
 
 def test_a_sweep_of_real_trainings_and_its_report(capfd: pytest.CaptureFixture[str]) -> None:

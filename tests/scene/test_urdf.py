@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from genelab.errors import UsageError
 from genelab.scene import ArticulationCfg, IdealPdActuatorCfg, Scene, mjcf_file, mjcf_text, urdf_file
 from genelab.scene.pack import pack
 from genelab.scene.urdf import _say_once
@@ -169,7 +170,12 @@ def test_a_world_with_meshes_loads_as_it_was_written(
     )
     block = ArticulationCfg(spec=mjcf_file, spec_args={"path": str(other / "robot.xml")})
     scene = make_scene({"robot": robot(gripper), "block": block}, num_envs=1)
-    files = pack(scene.spec)
+    with pytest.raises(UsageError, match=r"palm\.obj lies outside of the model's folder; pass `assets='.*meshes'`"):
+        pack(scene.spec, scene.model_dirs)
+    assert pack(scene.spec, [*scene.model_dirs, gripper.parents[1] / "meshes"])
+    (gripper.parents[1] / "package.xml").write_text("<package/>")  # a ROS package is one folder
+    scene = make_scene({"robot": robot(gripper), "block": block}, num_envs=1)
+    files = pack(scene.spec, scene.model_dirs)
     assert sorted(files) == ["assets/palm.obj", "assets/palm_1.obj", "world.xml"]
     out = tmp_path / "out"
     for name, content in files.items():
@@ -190,7 +196,7 @@ def test_files_given_as_bytes_are_packed(make_scene: Callable[..., Scene]) -> No
         return made
 
     scene = make_scene({"robot": ArticulationCfg(spec=spec)}, num_envs=1)
-    assert pack(scene.spec)["assets/cube.obj"] == CUBE.encode()
+    assert pack(scene.spec, scene.model_dirs)["assets/cube.obj"] == CUBE.encode()
 
 
 def test_collada_is_converted_to_metres(make_scene: Callable[..., Scene], gripper: Path) -> None:

@@ -154,6 +154,8 @@ class MjlabReader(Stack):
         props = {entry.key: entry.value for entry in onnx.load(model).metadata_props}
         if missing := [key for key in self.KEYS if key not in props]:
             raise Unreadable(f"metadata_props have no {missing[0]}")
+        if "/" in props["run_path"]:
+            raise Unreadable("run_path is a path of one machine")
         self.props = {key: value.split(",") for key, value in props.items() if key != "genelab"}
         if self.props["joint_names"] != list(joints):
             raise Unreadable("joint_names are not the robot's, in its order")

@@ -101,7 +101,7 @@ def test_the_published_numbers() -> None:
         "body_pos": (1.0, 0.3),
         "body_ori": (1.0, 0.4),
         "body_lin_vel": (1.0, 1.0),
-        "body_ang_vel": (1.0, 3.14),
+        "body_ang_vel": (1.0, math.pi),
         "action_rate": (-0.1, None),
         "joint_pos_limits": (-10.0, None),
     }

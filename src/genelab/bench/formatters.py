@@ -128,7 +128,7 @@ def _summary(bundle: Bundle, output: Output) -> None:
         parts.pop(name, None)
     for name, values in _rows(parts, ""):
         table.add_row(".".join(name.split(".")[-2:]), *(_text(value) for value in values))
-    console = Console(width=max(120, Console().width))
+    console = Console(width=max(120, Console().width), color_system=None)
     with console.capture() as captured:
         console.print(table)
         if isinstance(bundle, StartupBundle):

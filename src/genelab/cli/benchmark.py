@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli import benchmark_workflows
-from genelab.cli.command import Group, InputFile, import_option, say
+from genelab.cli.command import Group, InputFile, echo, import_option, say, show
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,7 +51,7 @@ def command(ctx: click.Context, suite: Path | None, out: Path, reference: Path |
 
     result = run_suite(suite, out, reference=reference, tolerance=tolerance, notify=say)
     _print(result, compared=reference is not None)
-    click.echo(f"written to {out}")
+    echo(f"written to {out}")
     ctx.exit(result.exit_code)
 
 
@@ -60,17 +60,16 @@ for _workflow in ("runtime", "startup", "training", "play", "compare"):
 
 
 def _print(result: SuiteResult, *, compared: bool) -> None:
-    from rich.console import Console
 
-    Console().print(_table(result.outcomes, compared=compared))
+    show(_table(result.outcomes, compared=compared))
     for number, outcome in enumerate(result.outcomes, start=1):
         if outcome.error is not None:
-            click.echo(f"row {number}: {' '.join(outcome.error.split())}")
+            echo(f"row {number}: {' '.join(outcome.error.split())}")
     for row in result.missing:
-        click.echo(f"in the reference, not in the suite: {row['task']} {row['checkpoint']} seed {row['seed']}")
+        echo(f"in the reference, not in the suite: {row['task']} {row['checkpoint']} seed {row['seed']}")
     for number, outcome in enumerate(result.outcomes, start=1):
         if outcome.status == "regressed" and (change := outcome.comparison) is not None:
-            click.echo(f"row {number} regressed: return {change['reference']:.3f} → {change['value']:.3f}")
+            echo(f"row {number} regressed: return {change['reference']:.3f} → {change['value']:.3f}")
 
 
 def _table(outcomes: Sequence[Outcome], *, compared: bool) -> Table:

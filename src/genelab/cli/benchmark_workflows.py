@@ -19,8 +19,10 @@ from genelab.cli.command import (
     add_options,
     best_option,
     checkpoint_words,
+    echo,
     say,
     shortcut_overrides,
+    show,
     simulation_options,
     task_argument,
 )
@@ -217,7 +219,7 @@ def _prepare(options: dict[str, Any]) -> tuple[Workload, Output]:
         rl_library=options.get("rl_library"),
     )
     directory = options["out"] or DEFAULT_OUT
-    return workload, Output(directory=directory, formatters=parse_formatters(options["formatter"]), echo=click.echo)
+    return workload, Output(directory=directory, formatters=parse_formatters(options["formatter"]), echo=echo)
 
 
 def _run(benchmark: Workflow[Any], output: Output) -> None:
@@ -228,21 +230,20 @@ def _run(benchmark: Workflow[Any], output: Output) -> None:
     finally:
         if benchmark.bundle is not None and "summary" not in output.formatters:
             for line in headline(benchmark.bundle):
-                click.echo(line)
+                echo(line)
         for path in benchmark.files:
-            click.echo(f"written to {path}")
+            echo(f"written to {path}")
     if bundle.run.status == "interrupted":
         raise click.exceptions.Exit(130)
 
 
 def _print(result: Comparison) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("number", "A", "B", "change", "verdict")
     for row in result.rows:
         table.add_row(row.name, _side(row.before), _side(row.after), _change(row), row.verdict)
-    Console().print(table)
+    show(table)
 
 
 def _side(side: Side) -> str:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -15,6 +15,10 @@ from genelab.cli.flags import in_flags
 from genelab.config import TASKS, split_overrides
 from genelab.errors import GenelabError
 from genelab.sim import ENGINES
+from genelab.text import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -159,6 +163,13 @@ def best_option(function: Function) -> Function:
     return click.option("--best", is_flag=True, help=text)(function)
 
 
+def assets_option(function: Function) -> Function:
+    """The option that allows folders besides the model's own to be copied from."""
+    text = "Copy meshes and textures from DIR, too; else only from below the folder of the model's file. Repeatable."
+    folder = click.Path(path_type=Path, exists=True, file_okay=False)
+    return click.option("--assets", metavar="DIR", multiple=True, type=folder, help=text)(function)
+
+
 def simulation_options(function: Function, more_engines: Sequence[str] = (), viewer: bool = True) -> Function:
     """The flags that stand for `env.simulation.*`, the same for every verb that runs a task; `viewer` for one that can
     show it."""
@@ -202,7 +213,23 @@ def _import_modules(ctx: click.Context, param: click.Parameter, modules: Sequenc
 def say(message: str) -> None:
     """Print a remark to the user on the standard error output, above a live display if there is one."""
     context = click.get_current_context(silent=True)
-    if sys.stderr is not None:
-        # With `err=True` click would look for the file behind the stand-in that a live display puts here while it
-        # runs, and the remark would be written into the display's line and then over.
-        click.echo(f"genelab: {in_flags(message, context.command) if context else message}", file=sys.stderr)
+    echo(f"genelab: {in_flags(message, context.command) if context else message}", err=True)
+
+
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print text, and as an escape what a terminal would act on: names and messages may be others'."""
+    if err and sys.stderr is None:
+        return
+    # Not click's `err=True`, which looks for the file behind the stand-in that a live display puts in the place of
+    # stderr while it runs: what it writes there stands in the display's line, and is written over.
+    click.echo(printable(text, keep="\n"), nl=nl, file=sys.stderr if err else None)
+
+
+def show(table: Table) -> None:
+    """Print a table. Its cells are text, without markup, and what a terminal would act on is an escape."""
+    from rich.console import Console
+    from rich.segment import Segment, Segments
+
+    console = Console(markup=False, emoji=False)
+    parts = console.render(table)
+    console.print(Segments([Segment(printable(part.text, keep="\n"), part.style) for part in parts]), end="")

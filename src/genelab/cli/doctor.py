@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from genelab.cli.command import Command, import_option
+from genelab.cli.command import Command, echo, import_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,19 +42,19 @@ def command(ctx: click.Context, as_json: bool) -> None:
     checks = examine()
     works = base_works(checks)
     if as_json:
-        click.echo(json.dumps({"works": works, "checks": [dataclasses.asdict(check) for check in checks]}, indent=2))
+        echo(json.dumps({"works": works, "checks": [dataclasses.asdict(check) for check in checks]}, indent=2))
     else:
         _print(checks)
         bad = ", ".join(check.name for check in checks if check.is_base and check.status in ("missing", "broken"))
-        click.echo("genelab works here" if works else f"genelab does not work here: {bad}")
+        echo("genelab works here" if works else f"genelab does not work here: {bad}")
     ctx.exit(0 if works else 1)
 
 
 def _print(checks: Sequence[Check]) -> None:
     width = max(len(check.name) for check in checks)
     for group, found in groupby(checks, key=lambda check: check.group):
-        click.echo(_TITLES[group])
+        echo(_TITLES[group])
         for check in found:
-            click.echo(f"  {check.status:8}{check.name:{width}}  {check.detail}")
+            echo(f"  {check.status:8}{check.name:{width}}  {check.detail}")
             if check.mend:
-                click.echo(f"  {'':8}{'':{width}}  → {check.mend}")
+                echo(f"  {'':8}{'':{width}}  → {check.mend}")

@@ -15,8 +15,10 @@ from genelab.cli.command import (
     TaskCommand,
     best_option,
     checkpoint_words,
+    echo,
     say,
     shortcut_overrides,
+    show,
     simulation_options,
     task_argument,
 )
@@ -116,7 +118,7 @@ def command(
     seconds = sum(
         one["wall_clock_seconds"] + one.get("robustness", {}).get("wall_clock_seconds", 0.0) for one in reports.values()
     )
-    click.echo(f"written to {out} after {seconds:.1f} s")
+    echo(f"written to {out} after {seconds:.1f} s")
 
 
 def _home(task: str, checkpoint: str, best: bool) -> Path:
@@ -140,12 +142,11 @@ def _draw_robustness(report: dict[str, Any], path: Path) -> None:
     except UsageError as error:
         say(f"no picture: {error}")
     else:
-        click.echo(f"drawn in {path}")
+        echo(f"drawn in {path}")
 
 
 def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], deterministic: bool) -> None:
     """Reports by name, side by side, and what tells their physics apart."""
-    from rich.console import Console
 
     from genelab.envs import describe_physics
 
@@ -153,20 +154,20 @@ def _print(reports: Mapping[str, dict[str, Any]], changes: Mapping[str, Any], de
     engines, physics = (_listed(dict.fromkeys(one[key] for one in reports.values())) for key in ("engine", "physics"))
     where = engines if physics == "fine" else f"{engines} in {physics} physics"
     mode = "deterministic" if deterministic else "stochastic"
-    click.echo(f"{first['task']}: {first['num_episodes']} episodes on {where}, {mode}, seed {first['seed']}")
+    echo(f"{first['task']}: {first['num_episodes']} episodes on {where}, {mode}, seed {first['seed']}")
     if changes:
         for report in reports.values():
-            click.echo(f"{report['physics']}: {describe_physics(changes, report['physics'])}")
-    click.echo(f"checkpoint {first['checkpoint']}")
-    Console().print(_table(reports))
+            echo(f"{report['physics']}: {describe_physics(changes, report['physics'])}")
+    echo(f"checkpoint {first['checkpoint']}")
+    show(_table(reports))
     if "velocity_probe" in first:
-        Console().print(_probe_table(reports))
+        show(_probe_table(reports))
         for name, report in reports.items():
             if "kinds" in report["velocity_probe"]:
-                Console().print(_kinds_table(name, report))
+                show(_kinds_table(name, report))
     for section in first:
         if section.endswith("_probe") and section != "velocity_probe":
-            Console().print(_any_probe_table(section, reports))
+            show(_any_probe_table(section, reports))
 
 
 def _listed(words: Iterable[str]) -> str:
@@ -283,4 +284,4 @@ def _print_overlaps(first: str, differences: dict[str, dict[str, Any]]) -> None:
         same = difference["return_ci95_overlap"]
         if same is not None:
             where = "" if len(differences) == 1 else f" on {first} and {other}"
-            click.echo(f"the 95 % intervals of the return{where} {'overlap' if same else 'do not overlap'}")
+            echo(f"the 95 % intervals of the return{where} {'overlap' if same else 'do not overlap'}")

@@ -13,8 +13,10 @@ from genelab.cli.command import (
     CHECKPOINT_HELP,
     Registered,
     TaskCommand,
+    assets_option,
     best_option,
     checkpoint_words,
+    echo,
     say,
     shortcut_overrides,
     simulation_options,
@@ -70,6 +72,7 @@ def _about(target: TargetEntry) -> str:
 )
 @click.option("--for", "target", type=Registered(TARGETS.names), help="Write what this deploy stack reads.")
 @click.option("--with", "given", metavar="NAME=VALUE", multiple=True, help="A setting of the stack that --for names.")
+@assets_option
 @partial(simulation_options, viewer=False)
 def command(
     task: str,
@@ -81,6 +84,7 @@ def command(
     batch: Literal["static", "dynamic"] | None,
     target: str | None,
     given: Sequence[str],
+    assets: Sequence[Path],
     overrides: Mapping[str, Any],
     **options: Any,
 ) -> None:
@@ -89,10 +93,10 @@ def command(
         for name, value in (("--format", format), ("--opset", opset), ("--batch", batch)):
             if value is not None:
                 raise click.UsageError(f"{name}: what is written for {target} is decided by --for")
-        _export_for(target, task, checkpoint, best, out, _settings(given), changes)
+        _export_for(target, task, checkpoint, best, out, _settings(given), assets, changes)
         return
-    if given:
-        raise click.UsageError("--with is for --for")
+    if given or assets:
+        raise click.UsageError(f"{'--with' if given else '--assets'} is for --for")
     from genelab.rl import export_task
 
     result = export_task(
@@ -100,19 +104,19 @@ def command(
     )
     about = result.metadata
     memory = f", {about['recurrent']['rnn_type'].upper()}" if about["is_recurrent"] else ""
-    click.echo(f"{about['task']}: {about['backend']} {about['algorithm']}{memory} from {result.source}")
-    click.echo(f"policy      {result.path} ({result.size / 1024:.1f} kB, {about['format']})")
-    click.echo(f"metadata    {result.metadata_path}")
-    click.echo(f"input       {about['obs_dim']} raw observations: {', '.join(about['obs_groups'])}")
-    click.echo(f"output      {about['action_dim']} actions every {about['step_dt']:g} s")
+    echo(f"{about['task']}: {about['backend']} {about['algorithm']}{memory} from {result.source}")
+    echo(f"policy      {result.path} ({result.size / 1024:.1f} kB, {about['format']})")
+    echo(f"metadata    {result.metadata_path}")
+    echo(f"input       {about['obs_dim']} raw observations: {', '.join(about['obs_groups'])}")
+    echo(f"output      {about['action_dim']} actions every {about['step_dt']:g} s")
     if result.parity_error is None:
-        click.echo("copied      it was an exported policy already")
+        echo("copied      it was an exported policy already")
     else:
-        click.echo(f"difference  {result.parity_error:.1e} from the live policy, at most")
-    click.echo(f"latency     {result.latency}")
-    click.echo("to run it:")
+        echo(f"difference  {result.parity_error:.1e} from the live policy, at most")
+    echo(f"latency     {result.latency}")
+    echo("to run it:")
     for line in _usage(result.path, about):
-        click.echo(f"  {line}")
+        echo(f"  {line}")
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -130,19 +134,28 @@ def _export_for(
     best: bool,
     out: Path | None,
     settings: Mapping[str, str],
+    assets: Sequence[Path],
     overrides: Mapping[str, Any],
 ) -> None:
     from genelab.rl.targets import export_for
 
     result = export_for(
-        target, task, checkpoint, best=best, out=out, settings=settings, overrides=overrides, notify=say
+        target,
+        task,
+        checkpoint,
+        best=best,
+        out=out,
+        settings=settings,
+        overrides=overrides,
+        assets=assets,
+        notify=say,
     )
     about = result.metadata
-    click.echo(f"{about['task']}: {about['backend']} {about['algorithm']} from {result.source}, for {target}")
+    echo(f"{about['task']}: {about['backend']} {about['algorithm']} from {result.source}, for {target}")
     for name, size in result.sizes.items():
-        click.echo(f"  {result.out / name} ({size / 1024:.1f} kB)")
+        echo(f"  {result.out / name} ({size / 1024:.1f} kB)")
     for line in result.next_steps:
-        click.echo(line)
+        echo(line)
 
 
 def _usage(path: Path, about: dict[str, Any]) -> list[str]:

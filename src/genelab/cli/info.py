@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genelab.cli.command import TaskCommand, task_argument
+from genelab.cli.command import TaskCommand, assets_option, echo, task_argument
 from genelab.config import TASKS, check_out, iter_fields, write_out
 
 if TYPE_CHECKING:
-    import mujoco
-
     from genelab.envs import ManagerBasedEnv
     from genelab.managers import Table
-    from genelab.scene import SceneCfg
+    from genelab.scene import Scene, SceneCfg
 
 
 @click.command("info", cls=TaskCommand)
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Write the whole world as MJCF to OUT: a file *.xml, or a directory or *.zip, with its meshes.",
 )
+@assets_option
 @click.option("--terrain", metavar="FILE", type=click.Path(path_type=Path), help="Draw the ground into FILE, a PNG.")
 def command(
     task: str,
@@ -41,6 +40,7 @@ def command(
     as_json: bool,
     mjcf: Path | None,
     terrain: Path | None,
+    assets: Sequence[Path],
     overrides: Mapping[str, Any],
 ) -> None:
     """Show what a task is made of: terms, widths, weights, and every config path with its type and default."""
@@ -65,27 +65,27 @@ def command(
     env = make_env(env_cfg)
     tables = _tables(env)
     if mjcf is not None:
-        write_out(_mjcf(mjcf, env.scene.spec), "mjcf")
+        write_out(_mjcf(mjcf, env.scene, assets), "mjcf")
     if terrain is not None:
         write_out({terrain: _relief(task, env)}, "terrain")
     env.close()
     if as_json:
-        click.echo(json.dumps(_json(task, physics, tables, paths), indent=2))
+        echo(json.dumps(_json(task, physics, tables, paths), indent=2))
         return
-    click.echo(f"{task}: {env_cfg.simulation.dt:g} s × {env_cfg.decimation} per control step ({1 / env.step_dt:g} Hz)")
+    echo(f"{task}: {env_cfg.simulation.dt:g} s × {env_cfg.decimation} per control step ({1 / env.step_dt:g} Hz)")
     if physics:
         other = describe_physics(physics, "coarse" if play else "fine")
-        click.echo(f"{'trained' if play else 'judged'} with {other}")
+        echo(f"{'trained' if play else 'judged'} with {other}")
     for table in tables:
         if table.rows:
-            click.echo(f"\n{table}")
-    click.echo("\nconfig paths")
+            echo(f"\n{table}")
+    echo("\nconfig paths")
     for path, kind, value in paths:
-        click.echo(f"  {path}: {kind} = {value}")
+        echo(f"  {path}: {kind} = {value}")
     if mjcf is not None:
-        click.echo(f"\nMJCF written to {mjcf}")
+        echo(f"\nMJCF written to {mjcf}")
     if terrain is not None:
-        click.echo(f"\nground drawn into {terrain}")
+        echo(f"\nground drawn into {terrain}")
 
 
 def _tables(env: ManagerBasedEnv) -> list[Table]:
@@ -94,19 +94,20 @@ def _tables(env: ManagerBasedEnv) -> list[Table]:
     return _world_tables(env) + [manager.table() for manager in managers if manager is not None]
 
 
-def _mjcf(out: Path, spec: mujoco.MjSpec) -> dict[Path, bytes]:
+def _mjcf(out: Path, scene: Scene, assets: Sequence[Path]) -> dict[Path, bytes]:
     """The files to write: the MJCF alone, which names its meshes where they are here, or all that it needs."""
     from genelab.scene.pack import pack
 
+    if out.suffix and out.suffix.lower() != ".zip":
+        return {out: scene.spec.to_xml().encode()}
+    files = pack(scene.spec, [*scene.model_dirs, *assets])
     if out.suffix.lower() == ".zip":
         data = io.BytesIO()
         with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in pack(spec).items():
+            for name, content in files.items():
                 archive.writestr(name, content)
         return {out: data.getvalue()}
-    if out.suffix:
-        return {out: spec.to_xml().encode()}
-    return {out / name: content for name, content in pack(spec).items()}
+    return {out / name: content for name, content in files.items()}
 
 
 def _world_tables(env: ManagerBasedEnv) -> list[Table]:

@@ -7,7 +7,7 @@ import textwrap
 
 import click
 
-from genelab.cli.command import Command, import_option
+from genelab.cli.command import Command, echo, import_option, show
 from genelab.config import TASKS
 from genelab.config.registry import ASK, TaskEntry
 from genelab.errors import GenelabError
@@ -27,10 +27,10 @@ def command(pattern: str, as_json: bool) -> None:
     if as_json:
         fields = ("id", "robot", "backend", "description", "package")
         rows = [{name: getattr(entry, name) for name in fields} | {"backend": _learner(entry)} for entry in entries]
-        click.echo(json.dumps(rows, indent=2))
+        echo(json.dumps(rows, indent=2))
         return
     if not entries:
-        click.echo(f"No task matches {pattern!r}; there are {len(TASKS)}.")
+        echo(f"No task matches {pattern!r}; there are {len(TASKS)}.")
         return
     from rich.console import Console
     from rich.table import Table
@@ -39,13 +39,13 @@ def command(pattern: str, as_json: bool) -> None:
     if console.width < _WIDE:  # a table would leave a word to the line for what a task is
         for task, learner, description in lines:
             about = textwrap.fill(description, console.width, initial_indent="    ", subsequent_indent="    ")
-            click.echo(f"{task} · {learner}\n{about}")
+            echo(f"{task} · {learner}\n{about}")
         return
     table = Table("task", "learner", "what it is")
     table.columns[0].no_wrap = True
     for line in lines:
         table.add_row(*line)
-    console.print(table)
+    show(table)
 
 
 def _learner(entry: TaskEntry) -> str | None:

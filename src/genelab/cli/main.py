@@ -9,6 +9,7 @@ from genelab.cli.process import Output, StandardError, leave_on_signals, stop_on
 
 TYPE_CHECKING = False  # as in `typing`, which takes time to import
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Sequence
 
 
@@ -18,6 +19,8 @@ def main(args: Sequence[str] | None = None) -> None:
     import logging
 
     logging.basicConfig(format="genelab: %(message)s", level=logging.WARNING, stream=StandardError())
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_as_text)
     output = Output()
     code = run(list(sys.argv[1:] if args is None else args))
     leave_on_signals()
@@ -58,10 +61,20 @@ def run(args: list[str]) -> int:
         return _fail(*explained)
 
 
+def _as_text(record: logging.LogRecord) -> bool:
+    """Let a record through, with what a terminal would act on as an escape: remarks name parts of files of others."""
+    from genelab.text import printable
+
+    record.msg, record.args = printable(record.getMessage(), keep="\n"), ()
+    return True
+
+
 def _fail(message: str, code: int) -> int:
     import click
 
-    click.echo(f"genelab: {' '.join(message.split())}", err=True)
+    from genelab.text import one_line
+
+    click.echo(f"genelab: {one_line(message)}", err=True)
     return code
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genelab.cli.command import Command, Function, Group, InputFile, add_options, import_option, say
+from genelab.cli.command import Command, Function, Group, InputFile, add_options, echo, import_option, say, show
 from genelab.cli.film import film_from, motion_film_options
 from genelab.cli.viewer import viewer_from, viewer_options
 from genelab.config import TASKS, check_out
@@ -66,8 +66,8 @@ def convert(
         clip = smooth(clip, cutoff)
     motion = kinematics.motion(clip, to_fps)
     motion.write(out)
-    click.echo(f"{source}: {len(clip)} frames at {clip.fps:g} Hz")
-    click.echo(
+    echo(f"{source}: {len(clip)} frames at {clip.fps:g} Hz")
+    echo(
         f"{out}: {len(motion)} frames at {motion.fps:g} Hz, {motion.seconds:.3f} s, {len(motion.joint_names)} joints, "
         f"{len(motion.body_names)} bodies"
     )
@@ -82,15 +82,14 @@ def check(source: str, **options: Any) -> None:
     Torques are by inverse dynamics, with the ground forces that come nearest to what the motion needs. Exits with 1 if
     something is beyond its bound.
     """
-    from rich.console import Console
 
     from genelab.motion import MotionCheck
 
     judge = MotionCheck(_robot(options))
     clip = _read(source, options, judge.kinematics)
     found = judge.findings(clip)
-    click.echo(f"{source}: {len(clip)} frames at {clip.fps:g} Hz, {clip.seconds:.3f} s")
-    Console().print(_table(found, clip.fps))
+    echo(f"{source}: {len(clip)} frames at {clip.fps:g} Hz, {clip.seconds:.3f} s")
+    show(_table(found, clip.fps))
     click.get_current_context().exit(0 if all(one.is_good for one in found) else 1)
 
 
@@ -123,9 +122,9 @@ def play(source: str, max_steps: int | None, **options: Any) -> None:
         max_steps=max_steps,
         notify=say,
     )
-    click.echo(f"{source}: {result.steps} frames")
+    echo(f"{source}: {result.steps} frames")
     if film is not None:
-        click.echo(f"film in {film.path}: {result.frames} picture{'' if result.frames == 1 else 's'}")
+        echo(f"film in {film.path}: {result.frames} picture{'' if result.frames == 1 else 's'}")
 
 
 def _robot(options: dict[str, Any]) -> EntityCfg:

@@ -16,6 +16,7 @@ from genelab.cli.command import (
     TaskCommand,
     best_option,
     checkpoint_words,
+    echo,
     say,
     shortcut_overrides,
     simulation_options,
@@ -84,7 +85,7 @@ def command(
         for option in (name for name, value in {**given, "--prof": profile_from(options)}.items() if value is not None):
             raise click.UsageError(f"--replay does what was done in the run: it goes without {option}")
         result = replay_dump(
-            replay, task, click.echo, max_steps=max_steps, film=film, viewer=viewer, overrides=changes, notify=say
+            replay, task, echo, max_steps=max_steps, film=film, viewer=viewer, overrides=changes, notify=say
         )
         _print_film(film, result)
         return
@@ -106,23 +107,23 @@ def command(
     _print(task, result)
     _print_film(film, result)
     if result.traces is not None:
-        click.echo(f"traces in {result.traces}")
+        echo(f"traces in {result.traces}")
 
 
 def _print_film(film: FilmCfg | None, result: PlayResult) -> None:
     if film is not None:
-        click.echo(f"film in {film.path}: {result.frames} picture{'' if result.frames == 1 else 's'}")
+        echo(f"film in {film.path}: {result.frames} picture{'' if result.frames == 1 else 's'}")
 
 
 def _print(task: str, result: PlayResult) -> None:
     rate = result.steps * result.num_envs / result.seconds if result.seconds > 0 and result.steps else 0.0
-    click.echo(
+    echo(
         f"{task}: {result.steps} steps × {result.num_envs} envs on {result.engine}, seed {result.seed}, "
         f"{result.seconds:.2f} s ({rate:,.0f} env steps/s)"
     )
     if result.return_mean is not None:
         many = "" if result.episodes == 1 else "s"
-        click.echo(
+        echo(
             f"{result.episodes} episode{many} ended: return {result.return_mean:.3f}, "
             f"length {result.length_mean:.1f} steps"
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from genelab.cli.command import Command
+from genelab.cli.command import Command, echo
 
 X_HELP = "Against control steps, minutes, or what the RL library's budget counts: iterations or timesteps [steps]."
 
@@ -28,5 +28,5 @@ def command(runs: tuple[Path, ...], out: Path, x: Any) -> None:
     from genelab.report import write_report
 
     report = write_report(runs, out, unit=x)
-    click.echo(report.markdown, nl=False)
-    click.echo(f"written to {report.page}, {report.table} and {report.picture}")
+    echo(report.markdown, nl=False)
+    echo(f"written to {report.page}, {report.table} and {report.picture}")

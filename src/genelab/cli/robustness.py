@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import click
+from genelab.cli.command import echo, show
 
 
 def print_robustness(report: Mapping[str, Any]) -> None:
     """A row for every setting, and where the policy breaks."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     found = report["robustness"]
     by_probe = found["measure"] == "share"
@@ -27,20 +27,20 @@ def print_robustness(report: Mapping[str, Any]) -> None:
     table.add_row("nothing", "", *_cells(found["nominal"], by_probe), "", end_section=True)
     for name, sweep in found["sweeps"].items():
         for i, one in enumerate(sweep["settings"]):
-            breaks = "" if one["holds"] else "[red]breaks[/red]"
+            breaks = "" if one["holds"] else Text("breaks", style="red")
             last = i == len(sweep["settings"]) - 1
             table.add_row("" if i else name, one["text"], *_cells(one, by_probe), breaks, end_section=last)
-    Console().print(table)
+    show(table)
     kept, more = found["holds_while"]["kept"], found["holds_while"]["more_falls"]
     what = {"share": "share of the command", "success_rate": "success", "return_mean": "return"}[found["measure"]]
-    click.echo(f"it holds while it keeps {kept:.0%} of its {what} and at most {more:.0%} more fail:")
+    echo(f"it holds while it keeps {kept:.0%} of its {what} and at most {more:.0%} more fail:")
     width = max(map(len, found["sweeps"]), default=0)
     for name, sweep in found["sweeps"].items():
-        click.echo(f"  {name:<{width}}  {where_it_breaks(sweep)}")
+        echo(f"  {name:<{width}}  {where_it_breaks(sweep)}")
     for name, reason in found["left_out"].items():
-        click.echo(f"  {name} left out: {reason}")
+        echo(f"  {name} left out: {reason}")
     if found["diverged"]:
-        click.echo(f"  the physics of {found['diverged']} robots diverged; their episodes were cut off")
+        echo(f"  the physics of {found['diverged']} robots diverged; their episodes were cut off")
 
 
 def where_it_breaks(sweep: Mapping[str, Any]) -> str:

@@ -13,8 +13,10 @@ import click
 from genelab.cli.command import (
     SEED,
     TaskCommand,
+    echo,
     say,
     shortcut_overrides,
+    show,
     simulation_options,
     task_argument,
     with_dashes,
@@ -162,28 +164,27 @@ def command(
 
 
 def _print(task: str, result: SweepResult) -> None:
-    from rich.console import Console
 
     from genelab.rl.sweep.objective import told
 
-    Console().print(_table(result))
+    show(_table(result))
     goal, best, own = result.settings.goal, result.best, result.own
-    click.echo(f"objective  {goal}")
+    echo(f"objective  {goal}")
     if best is None:
-        click.echo("best       none: no trial was completed" + (" within its budget" if goal.is_race else ""))
+        echo("best       none: no trial was completed" + (" within its budget" if goal.is_race else ""))
     else:
-        click.echo(f"best       {told(best.value)}, trial {best.number}")
+        echo(f"best       {told(best.value)}, trial {best.number}")
     if own is not None:
-        click.echo(f"task's own {told(own.value)}, trial {own.number}*")
-    click.echo(f"sweep      {result.path}")
+        echo(f"task's own {told(own.value)}, trial {own.number}*")
+    echo(f"sweep      {result.path}")
     command = shlex.join(["genelab", "sweep", task, *_imports()])
     where = shlex.quote(str(result.path))
     if result.status == "interrupted":
-        click.echo(f"go on with: {command} --resume {where}")
+        echo(f"go on with: {command} --resume {where}")
     elif best is not None and best is not own:
         words = [f"--{word}" for word in as_words(best.params)]
-        click.echo(f"try it with other seeds: genelab train {task} --seeds 11,12,13 {shlex.join(words)}")
-    click.echo(f"look at it: genelab report {where}")
+        echo(f"try it with other seeds: genelab train {task} --seeds 11,12,13 {shlex.join(words)}")
+    echo(f"look at it: genelab report {where}")
 
 
 def _table(result: SweepResult) -> Table:

@@ -13,8 +13,10 @@ import click
 from genelab.cli.command import (
     SEED,
     TaskCommand,
+    echo,
     say,
     shortcut_overrides,
+    show,
     simulation_options,
     task_argument,
 )
@@ -23,7 +25,7 @@ from genelab.cli.launch import CHILD, RANK_OPTIONS, SEED_OPTIONS, check_options,
 from genelab.cli.profiling import profile_from, profile_options
 from genelab.cli.progress import seeds_progress, seeds_table, train_progress
 from genelab.cli.viewer import viewer_from, viewer_options
-from genelab.config import TASKS, as_words
+from genelab.config import PUBLISHED, TASKS, as_words
 
 if TYPE_CHECKING:
     from genelab.rl import TrainResult
@@ -51,6 +53,11 @@ _SHORT = {"env.simulation.engine": "engine", "env.simulation.dt": "dt"}
     help="Budget, as the RL library counts it: learning iterations or environment timesteps.",
 )
 @click.option("--steps", type=click.IntRange(min=1), help="The same as --max-iterations.")
+@click.option(
+    "--published",
+    is_flag=True,
+    help="Train TASK@published: no training aids, published physics step, budget and number of environments.",
+)
 @click.option("--seed", type=SEED, help="Seed of networks, exploration and environment.")
 @click.option(
     "--log-dir",
@@ -110,6 +117,7 @@ def command(
     num_envs: int | None,
     max_iterations: int | None,
     steps: int | None,
+    published: bool,
     seed: int | None,
     log_dir: Path | None,
     checkpoint: str | None,
@@ -125,6 +133,8 @@ def command(
     **options: Any,
 ) -> None:
     """Train TASK with the RL library that its agent config asks for."""
+    if published and not task.casefold().endswith(PUBLISHED):
+        task = ctx.params["task"] = task + PUBLISHED
     if max_iterations is not None and steps is not None:
         raise click.UsageError("--steps is another name for --max-iterations: pass one of them")
     if not final_eval and eval_every is not None:
@@ -199,26 +209,27 @@ def command(
 
 
 def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
-    rate = result.env_steps / result.seconds if result.seconds else 0.0
+    rate = result.env_steps_here / result.seconds if result.seconds else 0.0
     unit = result.unit if result.spent != 1 else result.unit.removesuffix("s")
-    effort = f"{result.spent:,} {unit}, {result.env_steps:,} env steps in {result.seconds:.1f} s"
-    click.echo(f"{result.status}: {effort} ({rate:,.0f} env steps per second)")
+    here = f", {result.env_steps_here:,} of them now" if result.env_steps_here != result.env_steps else ""
+    effort = f"{result.spent:,} {unit}, {result.env_steps:,} env steps{here} in {result.seconds:.1f} s"
+    echo(f"{result.status}: {effort} ({rate:,.0f} env steps per second)")
     if result.final is not None:
-        click.echo(f"final evaluation: {_evaluated(result.final)}")
-    click.echo(f"run        {result.path}")
-    click.echo(f"checkpoint {result.checkpoint}")
+        echo(f"final evaluation: {_evaluated(result.final)}")
+    echo(f"run        {result.path}")
+    echo(f"checkpoint {result.checkpoint}")
     if result.best is not None:
-        click.echo(f"best       {result.best}")
+        echo(f"best       {result.best}")
     if result.traces:
-        click.echo(f"traces     {result.traces[0].parent}")
+        echo(f"traces     {result.traces[0].parent}")
     checkpoint = f"--checkpoint {shlex.quote(str(result.checkpoint))}"
     if result.status == "interrupted":
         go_on = f"--resume {shlex.quote(str(result.path))}" if resumable else checkpoint
-        click.echo(f"go on with: {shlex.join(['genelab', 'train', task, *_imports()])} {go_on}")
+        echo(f"go on with: {shlex.join(['genelab', 'train', task, *_imports()])} {go_on}")
         raise click.exceptions.Exit(130)
     world = "".join(f" {shlex.quote(word)}" for word in _world(task, result.overrides))
-    click.echo(f"judge it:   genelab eval {task} {shlex.quote(str(result.checkpoint))}{world}")
-    click.echo(f"look at it: genelab play {task} {checkpoint}{world}")
+    echo(f"judge it:   genelab eval {task} {shlex.quote(str(result.checkpoint))}{world}")
+    echo(f"look at it: genelab play {task} {checkpoint}{world}")
 
 
 def _evaluated(found: Mapping[str, Any]) -> str:
@@ -274,7 +285,7 @@ def _train_ranks(ctx: click.Context, changes: Mapping[str, Any]) -> None:
 
     names = ("num_envs", *RANK_OPTIONS)
     options = RankOptions(**{name: ctx.params[name] for name in names if ctx.params[name] is not None})
-    words = _words(ctx, without=("log_dir", *names))
+    words = _words(ctx, without=("log_dir", "published", *names))
     task, log_dir = ctx.params["task"], ctx.params["log_dir"]
     ctx.exit(train_ranks(task, options, words=words, overrides=changes, log_dir=log_dir))
 
@@ -287,7 +298,7 @@ def _train_seeds(ctx: click.Context, changes: Mapping[str, Any]) -> None:
         runs = train_seeds(
             options["task"],
             parse_seeds(options["seeds"]),
-            words=_words(ctx, without=("log_dir", *SEED_OPTIONS)),
+            words=_words(ctx, without=("log_dir", "published", *SEED_OPTIONS)),
             overrides=changes,
             log_dir=options["log_dir"],
             parallel=options["parallel"] or 1,
@@ -296,12 +307,11 @@ def _train_seeds(ctx: click.Context, changes: Mapping[str, Any]) -> None:
             report=report,
             notify=say,
         )
-    from rich.console import Console
 
-    Console().print(seeds_table(runs))
+    show(seeds_table(runs))
     for run in runs:
         if run.state == "failed":
-            click.echo(f"seed {run.seed} failed, exit code {run.exit_code}: {run.last_words} (see {run.log})")
-    click.echo(f"runs       {runs[0].path.parent}")
+            echo(f"seed {run.seed} failed, exit code {run.exit_code}: {run.last_words} (see {run.log})")
+    echo(f"runs       {runs[0].path.parent}")
     states = {run.state for run in runs}
     ctx.exit(1 if "failed" in states else 0 if states == {"completed"} else 130)

@@ -24,11 +24,12 @@ from genelab.config.overrides import (
     refuse_decided,
     split_overrides,
 )
-from genelab.config.registry import TASKS, PluginFailure, TaskCfg, TaskEntry, TaskRegistry
+from genelab.config.registry import PUBLISHED, TASKS, PluginFailure, TaskCfg, TaskEntry, TaskRegistry
 from genelab.config.serialize import dump_json, from_dict, load_json, to_dict
 from genelab.config.shape import expect
 
 __all__ = [
+    "PUBLISHED",
     "TASKS",
     "Amount",
     "Count",

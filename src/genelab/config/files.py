@@ -6,10 +6,12 @@ what changes; a device, a pipe or a directory is never replaced.
 
 import contextlib
 import errno
+import glob
 import json
 import math
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +23,7 @@ MAX_JSON_BYTES = 64 * 2**20
 """No JSON file of ours is larger; one that is was not made by us."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(-journal)?")  # SQLite writes a journal beside its file
 
 
 def atomic_write_text(path: str | os.PathLike[str], text: str, *, parents: bool = True) -> None:
@@ -98,6 +100,35 @@ def write_out(files: Mapping[Path, bytes], name: str = "out") -> None:
         raise UsageError(f"`{name}`: cannot write {error.filename or next(iter(files))}: {error.strerror}") from error
 
 
+def write_new_directory(path: Path, files: Mapping[str, bytes], name: str = "out") -> None:
+    """Make a directory with all of these files, or none.
+
+    It is filled under a temporary name beside it and renamed, so that a process which is killed leaves no half of it;
+    `leftovers_of` finds what it leaves instead.
+
+    Args:
+        path: The directory, which must not exist.
+        files: Contents by path in the directory, with `/` between parts.
+        name: The option it was asked for with, for errors.
+    """
+    temporary = temporary_name(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write_files({temporary / file: content for file, content in files.items()})
+        os.rename(temporary, path)
+    except OSError as error:
+        reason = f"cannot write {error.filename2 or path}: {error.strerror}"
+        raise UsageError(f"`{name}`: {reason}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def leftovers_of(path: Path) -> list[Path]:
+    """Return what writers of this file or directory left beside it when they were killed."""
+    found = path.parent.glob(f".{glob.escape(path.name)}.*.tmp")
+    return sorted(one for one in found if _LEFTOVER.fullmatch(one.name))
+
+
 def write_json_out(value: Any, path: Path, name: str = "out") -> None:
     """Write JSON that a user asked for."""
     try:
@@ -116,10 +147,16 @@ def temporary_name(target: Path) -> Path:
 
 def remove_leftovers(directory: Path) -> None:
     """Delete what a writer that was killed left: `.name.1a2b3c4d.tmp`."""
-    for path in directory.glob(".*.tmp"):
+    for path in directory.glob(".*.tmp*"):
         if _LEFTOVER.fullmatch(path.name):
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def inside(path: str | os.PathLike[str], home: str | os.PathLike[str]) -> bool:
+    """Return whether a path lies in a directory or below it, with all links of both followed."""
+    real, folder = os.path.realpath(path), os.path.realpath(home)
+    return real == folder or Path(folder) in Path(real).parents
 
 
 def read_head(path: Path, size: int) -> bytes:

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ASK = "?"
 """A learner that nobody named: the listing makes the task to find out."""
 ENTRY_POINT_GROUP = "genelab.tasks"
+PUBLISHED = "@published"
+"""Ending of an id that asks for a task at its published settings."""
 
 
 @dataclass(kw_only=True)
@@ -59,6 +61,8 @@ class TaskEntry:
     """The robot, for the listing."""
     backend: str | None = ASK
     """The learner, for the listing, e.g. "rsl_rl PPO"; None for playback only, `ASK` if only the task itself knows."""
+    published: str | Callable[[], TaskCfg] | None = None
+    """The function that makes the task at its published settings, if it has any of its own."""
     package: str
     """Top-level module of the factory: who brought the task."""
 
@@ -96,8 +100,19 @@ class TaskRegistry:
         description: str = "",
         robot: str = "",
         backend: str | None = ASK,
+        published: str | Callable[[], TaskCfg] | None = None,
     ) -> None:
-        """Add a task; adding it again from the same factory changes nothing."""
+        """Add a task; adding it again from the same factory changes nothing.
+
+        Args:
+            id: The name that users type, in any case.
+            factory: Function that makes the config, best as "module:function".
+            description: One line for the listing.
+            robot: The robot, for the listing.
+            backend: The learner, for the listing; None for playback only.
+            published: Function that makes the same task at its published settings: no training aids, published
+                physics step, budget and number of environments. Its id is the task's with "@published" behind it.
+        """
         name = _factory_name(factory)
         if not all(name.partition(":")):
             raise ConfigError(f"task {id!r}: the factory must be 'module:function' or a function, got {name!r}")
@@ -110,6 +125,7 @@ class TaskRegistry:
                 description=description,
                 robot=robot,
                 backend=backend,
+                published=published,
                 package=name.partition(":")[0].partition(".")[0],
             )
             for tell in self.watchers:
@@ -161,11 +177,15 @@ class TaskRegistry:
             how = "register a function that returns it, TASKS.register('Mine-v0', my_task)"
             raise UsageError(f"a task is named by its id, not given as a {type(id).__name__}: {how}")
         self.load_plugins()
-        try:
-            return self._entries[id.casefold()]
-        except KeyError:
+        known = self._entries.get(id.casefold().removesuffix(PUBLISHED))
+        if known is None:
             near = did_you_mean(id, self.ids())
-            raise UsageError(f"unknown task {id!r}.{near} `genelab list` shows all {len(self)}.") from None
+            raise UsageError(f"unknown task {id!r}.{near} `genelab list` shows all {len(self)}.")
+        if not id.casefold().endswith(PUBLISHED):
+            return known
+        if known.published is None:
+            raise UsageError(f"{known.id} has no published settings of its own")
+        return replace(known, id=known.id + PUBLISHED, factory=known.published)
 
     def entries(self) -> list[TaskEntry]:
         """All tasks, sorted by id."""
@@ -184,7 +204,7 @@ class TaskRegistry:
 
     def __contains__(self, id: object) -> bool:
         self.load_plugins()
-        return isinstance(id, str) and id.casefold() in self._entries
+        return isinstance(id, str) and id.casefold().removesuffix(PUBLISHED) in self._entries
 
     def load_plugins(self) -> None:
         """Import the installed task packages, once; one that fails is reported and the others still load."""

@@ -91,7 +91,7 @@ class Table:
         for row in self.rows:
             table.add_row(*row)
         text = StringIO()
-        Console(file=text, width=120).print(table)
+        Console(file=text, width=120, color_system=None).print(table)
         return text.getvalue().rstrip()
 
 

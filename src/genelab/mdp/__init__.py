@@ -73,9 +73,11 @@ from genelab.mdp.randomization import (
 )
 from genelab.mdp.rewards import (
     JointAccL2,
+    RecentContacts,
     action_rate_l2,
     ang_vel_xy_l2,
     angular_momentum_l2,
+    any_contact,
     base_height_l2,
     body_ang_vel_xy_l2,
     error_vel_xy,
@@ -113,6 +115,7 @@ __all__ = [
     "MotionCommandCfg",
     "MotionJointPositionActionCfg",
     "MotionWrench",
+    "RecentContacts",
     "RollingAction",
     "RollingActionCfg",
     "ScriptedJointPositionActionCfg",
@@ -124,6 +127,7 @@ __all__ = [
     "air_time",
     "ang_vel_xy_l2",
     "angular_momentum_l2",
+    "any_contact",
     "augment",
     "bad_orientation",
     "base_ang_vel",

@@ -15,7 +15,6 @@ from genelab import math as gm
 from genelab.config import NonNegative, Positive
 from genelab.errors import ConfigError
 from genelab.managers import CommandTerm, CommandTermCfg, Meaning
-from genelab.mdp.gait import asks_to_move
 from genelab.mdp.sensors import get_sensor
 from genelab.scene import SAME, ContactSensor, Image, PointsSensor
 from genelab.scene.mirror import of_names
@@ -144,7 +143,9 @@ class GaitClock(CommandTerm):
 
     def update(self) -> None:
         """Who is to stand waits at the beginning of the period."""
-        asked = asks_to_move(self.env.commands[self.cfg.command], self.cfg.threshold, self.cfg.command_axes)
+        command, axes = self.env.commands[self.cfg.command], self.cfg.command_axes
+        counted = command if axes is None else gm.take(command, gm.columns(axes, command.device))
+        asked = torch.linalg.vector_norm(counted, dim=1) > self.cfg.threshold
         self.resting.masked_fill_(asked, 0.0)
         end = 1.0 if self.cfg.run_out > 0.0 else 0.0
         self.moving = asked | (self.resting < self.cfg.run_out) | self.moving & (self.phase < end)

@@ -44,7 +44,9 @@ class VelocityCommandCfg(CommandTermCfg):
     standing_share: float = 0.0
     """Share of the commands that ask to stand still."""
     forward_share: float = 0.0
-    """Share of the commands that ask only to go straight ahead."""
+    """Share of the commands that ask only to go straight ahead. Drawn independently of standing, which wins."""
+    min_forward: float = 0.0
+    """Lowest speed of commands that ask only to go straight ahead, m/s."""
     axis_share: float = 0.0
     """Share of the commands that ask for one of forward, sideways and turning alone, either way, each as often."""
     heading_share: float = 0.0
@@ -81,22 +83,22 @@ class VelocityCommand(CommandTerm):
         low, high = (
             gm.constant(ends, self.env.device, self.env.dtype) for ends in zip(*self.ranges.values(), strict=True)
         )
-        # One draw for all that is random: three numbers of the command, its kind, its heading, whether that is held.
-        chance = gm.uniform(0.0, 1.0, (len(env_ids), 6), self.env.rng, self.env.dtype)
+        # One draw for all: three numbers of the command, standing, its kind, its heading, whether that is held.
+        chance = gm.uniform(0.0, 1.0, (len(env_ids), 7), self.env.rng, self.env.dtype)
         command = torch.addcmul(low, chance[:, :3], high - low)
-        kind, heading, turns = chance[:, 3:].unbind(dim=1)
-        stands = kind < cfg.standing_share
-        special = kind < cfg.standing_share + cfg.forward_share  # stands, or goes straight ahead
-        command[:, 0] = torch.where(special, command[:, 0].abs(), command[:, 0])
+        standing, kind, heading, turns = chance[:, 3:].unbind(dim=1)
+        stands, special = standing < cfg.standing_share, kind < cfg.forward_share
+        ahead = command[:, 0].abs().clamp(min=cfg.min_forward)
+        command[:, 0] = torch.where(special, ahead, command[:, 0])
         off = stands[:, None] | (special[:, None] & gm.constant((False, True, True), kind.device, torch.bool))
         if cfg.axis_share > 0.0:
-            axis = ((kind - cfg.standing_share - cfg.forward_share) / cfg.axis_share * 3).floor()
+            axis = ((kind - cfg.forward_share) / cfg.axis_share * 3).floor()
             alone = (axis >= 0.0) & (axis < 3.0)
             off |= alone[:, None] & (axis[:, None] != gm.constant((0.0, 1.0, 2.0), axis.device, axis.dtype))
             special = special | alone
         self.command[env_ids] = command.masked_fill_(off, 0.0)
         if cfg.heading_share > 0.0:
-            self.holds_heading[env_ids] = (turns < cfg.heading_share) & ~special
+            self.holds_heading[env_ids] = (turns < cfg.heading_share) & ~(special | stands)
             self.heading_target[env_ids] = cfg.heading[0] + (cfg.heading[1] - cfg.heading[0]) * heading
 
     def fix(self, command: Tensor, env_ids: EnvIds = None) -> None:

@@ -6,7 +6,6 @@ command is given, a foot that should stand still is not judged: below `threshold
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,11 +24,19 @@ if TYPE_CHECKING:
 
 
 def asks_to_move(command: Tensor, threshold: float, axes: tuple[int, ...] | None = None) -> Tensor:
-    """Where a command `(N, c)` asks for more than standing, along some of its axes if not along all, `(N,)`."""
-    return vector_norm(command if axes is None else gm.take(command, _axes(axes, command.device)), dim=1) > threshold
+    """Return where a velocity command asks for more than standing: |v_xy| + |w_z| is above the threshold.
 
+    Args:
+        command: Forward and sideways speed and yaw rate, (num_envs, 3).
+        threshold: What the sum must exceed, m/s and rad/s alike.
+        axes: Columns of the command that count; None for all.
 
-_axes = functools.cache(gm.columns)
+    Returns:
+        Boolean, shape (num_envs,).
+    """
+    if axes is not None:
+        command = command * gm.constant(tuple(float(i in axes) for i in range(3)), command.device, command.dtype)
+    return vector_norm(command[:, :2], dim=1) + command[:, 2].abs() > threshold
 
 
 def air_time(
@@ -74,7 +81,8 @@ class FootSwingHeight:
         self, env: ManagerBasedRlEnv, contact: str, feet: str, target: float, command: str, threshold: float
     ) -> Tensor:
         sensor = get_sensor(env, contact, ContactSensor)
-        self.peak = torch.maximum(self.peak, get_sensor(env, feet, PointsSensor).height)
+        higher = torch.maximum(self.peak, get_sensor(env, feet, PointsSensor).height)
+        self.peak = torch.where(sensor.touching, self.peak, higher)  # a foot that has landed is no part of its swing
         error = (self.peak / target - 1.0).clamp(-1.0, 3.0).square()
         landed = (error * sensor.first_contact).sum(dim=1)
         self.peak.masked_fill_(sensor.touching, 0.0)
@@ -116,7 +124,7 @@ class VariablePosture:
     ) -> Tensor:
         asked = env.commands[command]
         speed = vector_norm(asked[:, :2], dim=1) + asked[:, 2].abs()
-        kind = torch.where(speed > running_threshold, 2, (speed >= walking_threshold).long())
+        kind = torch.where(speed >= running_threshold, 2, (speed >= walking_threshold).long())
         error = asset.robot.joint_pos_rel.square()
         return torch.exp(-(error / self.variances[kind]).mean(dim=1))
 

@@ -12,6 +12,7 @@ from genelab import math as gm
 from genelab.managers import ROBOT, RewardTermCfg, Selection
 from genelab.mdp.sensors import get_sensor, root_height
 from genelab.scene import ContactSensor
+from genelab.sim import EnvIds
 
 if TYPE_CHECKING:
     from genelab.envs import ManagerBasedRlEnv
@@ -45,25 +46,37 @@ def action_rate_l2(env: ManagerBasedRlEnv) -> Tensor:
 # -- following a velocity command
 
 
-def track_lin_vel_exp(
-    env: ManagerBasedRlEnv, command: str, std: float, with_z: bool = False, asset: Selection = ROBOT
-) -> Tensor:
-    """1 for moving in the ground plane as commanded; `with_z` wants no vertical motion either."""
+def track_lin_vel_exp(env: ManagerBasedRlEnv, command: str, std: float, asset: Selection = ROBOT) -> Tensor:
+    """Reward tracking of the commanded planar velocity, without vertical motion, with an exponential kernel.
+
+    Args:
+        env: The environment.
+        command: Name of the velocity command.
+        std: Width of the kernel, m/s.
+        asset: The robot.
+
+    Returns:
+        exp(-(|v_xy - command_xy|² + v_z²) / std²), shape (num_envs,).
+    """
     velocity = asset.entity.root_lin_vel_b
-    error = (env.commands[command][:, :2] - velocity[:, :2]).square().sum(dim=1)
-    if with_z:
-        error = error + velocity[:, 2].square()
+    error = (env.commands[command][:, :2] - velocity[:, :2]).square().sum(dim=1) + velocity[:, 2].square()
     return torch.exp(error / -(std**2))
 
 
-def track_ang_vel_exp(
-    env: ManagerBasedRlEnv, command: str, std: float, with_xy: bool = False, asset: Selection = ROBOT
-) -> Tensor:
-    """1 for turning as commanded; `with_xy` wants no rolling and pitching either."""
+def track_ang_vel_exp(env: ManagerBasedRlEnv, command: str, std: float, asset: Selection = ROBOT) -> Tensor:
+    """Reward tracking of the commanded yaw rate, without rolling and pitching, with an exponential kernel.
+
+    Args:
+        env: The environment.
+        command: Name of the velocity command.
+        std: Width of the kernel, rad/s.
+        asset: The robot.
+
+    Returns:
+        exp(-((w_z - command_z)² + |w_xy|²) / std²), shape (num_envs,).
+    """
     velocity = asset.entity.root_ang_vel_b
-    error = (env.commands[command][:, 2] - velocity[:, 2]).square()
-    if with_xy:
-        error = error + velocity[:, :2].square().sum(dim=1)
+    error = (env.commands[command][:, 2] - velocity[:, 2]).square() + velocity[:, :2].square().sum(dim=1)
     return torch.exp(error / -(std**2))
 
 
@@ -158,3 +171,24 @@ def joint_pos_limits(env: ManagerBasedRlEnv, asset: Selection = ROBOT) -> Tensor
 def undesired_contacts(env: ManagerBasedRlEnv, sensor: str) -> Tensor:
     """How many bodies of a contact sensor touch."""
     return get_sensor(env, sensor, ContactSensor).touching.sum(dim=1).to(env.dtype)
+
+
+def any_contact(env: ManagerBasedRlEnv, sensor: str) -> Tensor:
+    """Return 1 where any body of a contact sensor touches, else 0, shape (num_envs,)."""
+    return get_sensor(env, sensor, ContactSensor).touching.any(dim=1).to(env.dtype)
+
+
+class RecentContacts:
+    """Number of the last control steps in which any body of a contact sensor touched, shape (num_envs,)."""
+
+    def __init__(self, cfg: RewardTermCfg, env: ManagerBasedRlEnv) -> None:
+        self.hits = torch.zeros(env.num_envs, cfg.params["window"], dtype=torch.bool, device=env.device)
+
+    def __call__(self, env: ManagerBasedRlEnv, sensor: str, window: int) -> Tensor:
+        touching = get_sensor(env, sensor, ContactSensor).touching.any(dim=1, keepdim=True)
+        self.hits = torch.cat((self.hits[:, 1:], touching), dim=1)
+        return self.hits.sum(dim=1, dtype=env.dtype)
+
+    def reset(self, env_ids: EnvIds) -> None:
+        """Forget the contacts of the episodes that ended."""
+        gm.fill(self.hits, env_ids, False)

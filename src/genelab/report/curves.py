@@ -10,6 +10,7 @@ import numpy as np
 
 from genelab.errors import UsageError
 from genelab.report.runs import Group, Run
+from genelab.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +76,7 @@ def draw_curves(groups: Sequence[Group], unit: Unit, form: Literal["svg", "png"]
     figure = draw_on(4.1 * COLUMNS, sum(heights))
     parts = np.atleast_1d(figure.subfigures(len(blocks), 1, height_ratios=heights, squeeze=True))
     for part, block, titles, count in zip(parts, blocks, panels, rows, strict=True):
-        part.suptitle(block[0].task, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+        part.suptitle(as_drawn(block[0].task), x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         axes = np.atleast_1d(part.subplots(count, COLUMNS)).flatten()
         for panel in axes[len(titles) :]:
             panel.set_visible(False)
@@ -112,11 +113,17 @@ def _draw_panel(axes: Axes, groups: Sequence[Group], tag: str, title: str, unit:
         if found is not None:
             x, mean, low, high = found
             axes.plot(
-                x, mean, color=colour, linewidth=1.7, label=group.label, marker="o" if len(x) < 12 else "", markersize=4
+                x,
+                mean,
+                color=colour,
+                linewidth=1.7,
+                label=as_drawn(group.label),
+                marker="o" if len(x) < 12 else "",
+                markersize=4,
             )
             if len(group.runs) > 1:
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.set_title(title, fontsize=10, loc="left", color=INK)
+    axes.set_title(as_drawn(title), fontsize=10, loc="left", color=INK)
     axes.set_xlabel(axis_label(groups, unit), fontsize=9, color=INK)
     axes.set_xlim(left=0)
     if all(low.min() >= 0 for _, _, low, _ in drawn):
@@ -149,9 +156,9 @@ def draw_terms(groups: Sequence[Group]) -> bytes | None:
     for i, group in enumerate(groups):
         values = [last_share(group.runs, name) for name in names]
         places = np.arange(len(names)) + (i - (len(groups) - 1) / 2) * thickness
-        axes.barh(places, values, height=thickness, color=COLOURS[i % len(COLOURS)], label=group.label)
+        axes.barh(places, values, height=thickness, color=COLOURS[i % len(COLOURS)], label=as_drawn(group.label))
     axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set_yticks(range(len(names)), [name.removeprefix(TERMS) for name in names], fontsize=9)
+    axes.set_yticks(range(len(names)), [as_drawn(name.removeprefix(TERMS)) for name in names], fontsize=9)
     axes.invert_yaxis()
     axes.grid(axis="x", color="#e3e7ea", linewidth=0.7)
     axes.set_axisbelow(True)
@@ -168,6 +175,11 @@ def last_share(runs: Sequence[Run], tag: str, share: float = 0.1) -> float:
     """Mean over runs of the mean over the last part of each; NaN if none logged this."""
     found = [run.curves[tag].values for run in runs if tag in run.curves]
     return float(np.mean([values[-max(1, round(share * len(values))) :].mean() for values in found] or [np.nan]))
+
+
+def as_drawn(text: str) -> str:
+    """Text of a run as a picture shows it: a dollar begins no formula, and nothing turns the order of a line."""
+    return printable(text).replace("$", r"\$")
 
 
 def save_figure(figure: Any, form: str) -> bytes:

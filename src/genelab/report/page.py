@@ -7,18 +7,22 @@ import datetime
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from genelab import __version__
 from genelab.config import check_out, write_out
-from genelab.errors import UsageError
+from genelab.errors import UsageError, refusing
 from genelab.report.curves import Unit, draw_curves, draw_terms
 from genelab.report.runs import Group, read_groups
 from genelab.report.sweeps import draw_sweep, is_sweep, read_sweep, summary_table, trial_table
 from genelab.report.tables import Table, difference_table, evaluation_table, machine_table, run_table
+from genelab.rl.run import RunDirectory
+from genelab.rl.sweep.study import STUDY_FILE
+from genelab.text import printable
 
 FILM_BYTES = 25_000_000
 """A larger film is not put into the page."""
+OTHER_REWARDS = "The rewards differ: their returns cannot be compared. Judge both with the same rewards."
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -48,7 +52,7 @@ class Report:
     picture: Path
     table: Path
     markdown: str
-    """The evaluation table."""
+    """The evaluation table, and what differs between the configs of one task."""
 
 
 def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> Report:
@@ -60,7 +64,8 @@ def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> R
         return _write_sweep(paths, out)
     groups = read_groups(paths)
     table = evaluation_table(groups)
-    report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=table.markdown())
+    markdown = "\n".join([table.markdown(), *_differences(groups)])
+    report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=markdown)
     files = {
         report.picture: draw_curves(groups, unit, "png"),
         report.table: report.markdown.encode(),
@@ -73,29 +78,47 @@ def write_report(paths: Sequence[Path], out: Path, *, unit: Unit = "steps") -> R
 def _write_sweep(paths: Sequence[Path], out: Path) -> Report:
     if len(paths) > 1:
         raise UsageError(f"{paths[0]}: a sweep is reported by itself: give one directory")
-    sweep = read_sweep(paths[0])
-    table = trial_table(sweep)
+    (path,) = paths
+    RunDirectory(path).check_links()
+    with refusing(path / STUDY_FILE, "cannot be shown"):
+        sweep = read_sweep(path)
+        table = trial_table(sweep)
+        parts = [
+            f"<h1>{_text(sweep.settings.task)}</h1>",
+            f'<p class="note">A sweep, {_written()}</p>',
+            _table(summary_table(sweep)),
+            "<h2>How it went</h2>",
+            _note(
+                "Crosses end what was pruned, failed or killed; grey lines are trials without a result. The best is "
+                "orange, the task's own settings are dark."
+            ),
+            _picture(draw_sweep(sweep, "svg"), "the trials of the sweep"),
+            "<h2>Trials</h2>",
+            _table(table),
+        ]
+        picture = draw_sweep(sweep, "png")
     report = Report(page=out, picture=out.with_suffix(".png"), table=out.with_suffix(".md"), markdown=table.markdown())
-    parts = [
-        f"<h1>{_text(sweep.settings.task)}</h1>",
-        f'<p class="note">A sweep, {_written()}</p>',
-        _table(summary_table(sweep)),
-        "<h2>How it went</h2>",
-        _note(
-            "Crosses end what was pruned, failed or killed; grey lines are trials without a result. The best is "
-            "orange, the task's own settings are dark."
-        ),
-        _picture(draw_sweep(sweep, "svg"), "the trials of the sweep"),
-        "<h2>Trials</h2>",
-        _table(table),
-    ]
     files = {
-        report.picture: draw_sweep(sweep, "png"),
+        report.picture: picture,
         report.table: report.markdown.encode(),
         out: _document(sweep.settings.task, parts).encode(),
     }
     write_out(files)
     return report
+
+
+def _differences(groups: Sequence[Group]) -> list[str]:
+    """Where the configs of each task differ, as Markdown."""
+    found = []
+    for task in dict.fromkeys(group.task for group in groups):
+        table = difference_table([group for group in groups if group.task == task])
+        if table is not None:
+            found.append(table.markdown() + (f"\n{OTHER_REWARDS}\n" if _rewards_differ(table) else ""))
+    return found
+
+
+def _rewards_differ(differences: Table) -> bool:
+    return any(row[0].startswith("env.rewards.") for row in differences.rows)
 
 
 def _written() -> str:
@@ -106,7 +129,7 @@ def _written() -> str:
 def _page(groups: Sequence[Group], table: Table, unit: Unit) -> str:
     tasks = list(dict.fromkeys(group.task for group in groups))
     title = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
-    runs = sum(len(group.runs) for group in groups)
+    runs = sum(len(group.runs) + len(group.repeats) for group in groups)
     parts = [
         f"<h1>{_text(title)}</h1>",
         f'<p class="note">{runs} run{"s" if runs > 1 else ""}, {_written()}</p>',
@@ -147,6 +170,7 @@ def _of_task(groups: Sequence[Group]) -> list[str]:
     differences = difference_table(groups)
     if differences is not None:
         parts += ["<h3>Where the configs differ</h3>", _table(differences)]
+        parts += [_note(OTHER_REWARDS)] if _rewards_differ(differences) else []
     elif changes := groups[0].runs[0].record.get("overrides"):
         words = " ".join(f"<code>{_text(change)}</code>" for change in changes)
         parts += ["<h3>Changed from the task's own config</h3>", f"<p>{words}</p>"]
@@ -161,13 +185,23 @@ def _about_bands(groups: Sequence[Group]) -> str:
 
 def _commands(groups: Sequence[Group]) -> list[str]:
     commands = dict.fromkeys(run.record.get("command", "") for group in groups for run in group.runs)
-    return [f"<p><code>{_text(command)}</code></p>" for command in commands if command]
+    return [f"<p><code>{_text(_as_typed(command))}</code></p>" for command in commands if command]
+
+
+def _as_typed(command: str) -> str:
+    """The command without the folder of the program: a page that is sent to others need not tell it."""
+    program, space, rest = command.partition(" ")
+    name = PurePath(program).name
+    return ("genelab" if name in ("main.py", "__main__.py") else name) + space + rest
 
 
 def _film(path: Path) -> str:
     if path.stat().st_size > FILM_BYTES:
         return f"<p>Too large for this page: <code>{_text(str(path))}</code></p>"
-    data = base64.b64encode(path.read_bytes()).decode()
+    content = path.read_bytes()
+    if content[4:8] != b"ftyp":
+        return f"<p>Not shown, since it is no MP4: <code>{_text(str(path))}</code></p>"
+    data = base64.b64encode(content).decode()
     return f'<video controls loop muted playsinline src="data:video/mp4;base64,{data}"></video>'
 
 
@@ -187,4 +221,4 @@ def _note(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(text)
+    return html.escape(printable(text))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from genelab.config import expect, read_json
+from genelab.config.files import inside
 from genelab.errors import UsageError, refusing
 from genelab.rl.run import RunDirectory
 
@@ -97,6 +98,9 @@ class Group:
 
     label: str
     runs: list[Run]
+    """One of each seed: the same seed in the same config is the same sample, however often it was run or copied."""
+    repeats: list[Run] = field(default_factory=list)
+    """The other runs of these seeds."""
 
     @property
     def task(self) -> str:
@@ -116,8 +120,22 @@ def read_groups(paths: Sequence[Path]) -> list[Group]:
         settings = {key: value for key, value in run.params.items() if key not in _OF_A_SEED}
         groups.setdefault((run.task, json.dumps(settings, sort_keys=True)), []).append(run)
     tasks = list(dict.fromkeys(task for task, _ in groups))
-    named = [Group(label=_label(runs), runs=runs) for task in tasks for (of, _), runs in groups.items() if of == task]
+    named = [_group(runs) for task in tasks for (of, _), runs in groups.items() if of == task]
     return _unique(named)
+
+
+def _group(runs: Sequence[Run]) -> Group:
+    """A group of runs, of which one is taken for each seed: the longest, and of those one that was judged."""
+    best: dict[int, Run] = {}
+    for run in runs:
+        best[run.record["seed"]] = max(best.get(run.record["seed"], run), run, key=_worth)
+    samples = list(best.values())
+    repeats = [run for run in runs if all(run is not sample for sample in samples)]
+    return Group(label=_label(runs), runs=samples, repeats=repeats)
+
+
+def _worth(run: Run) -> tuple[float, bool]:
+    return float(run.curves["Train/env_steps"].values[-1]), bool(run.evaluations)
 
 
 def _expand(paths: Sequence[Path]) -> list[Path]:
@@ -126,6 +144,9 @@ def _expand(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             raise UsageError(f"{path} is no directory; give run directories")
         seeds = sorted((one for one in path.glob("seed_*") if (one / "run.json").is_file()), key=_seed_number)
+        for seed in seeds:
+            if not inside(seed, path):
+                raise UsageError(f"{seed} is a link out of {path}: name the run it points to instead")
         for run in [path] if (path / "run.json").is_file() or not seeds else seeds:
             found.setdefault(run.resolve(), run)
     return list(found.values())
@@ -149,13 +170,15 @@ def _unique(groups: Sequence[Group]) -> list[Group]:
         key = (group.task, group.label)
         seen[key] = seen.get(key, 0) + 1
         label = group.label if seen[key] == 1 else f"{group.label} ({seen[key]})"
-        result.append(Group(label=label, runs=group.runs))
+        result.append(replace(group, label=label))
     return result
 
 
 def read_run(path: Path) -> Run:
     """Everything a report needs of a run directory."""
-    record = RunDirectory(path).read()
+    directory = RunDirectory(path)
+    directory.check_links()
+    record = directory.read()
     params: dict[str, str] = {}
     for name in ("env", "agent"):
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from genelab.report.curves import COLOURS, COLUMNS, INK, draw_on, save_figure
+from genelab.report.curves import COLOURS, COLUMNS, INK, as_drawn, draw_on, save_figure
 from genelab.report.tables import Table, duration
 from genelab.rl.sweep.objective import Objective, told
 from genelab.rl.sweep.space import Range, parse_ranges
@@ -113,7 +113,7 @@ def draw_sweep(sweep: Sweep, form: Literal["svg", "png"]) -> bytes:
     panels = 2 + len(sweep.ranges)
     rows = -(-panels // COLUMNS)
     figure = draw_on(4.1 * COLUMNS, 2.9 * rows + 0.5, pad=None)
-    figure.suptitle(f"{sweep.settings.task}: {sweep.objective}", x=0.01, ha="left", fontsize=12, color=INK)
+    figure.suptitle(as_drawn(f"{sweep.settings.task}: {sweep.objective}"), x=0.01, ha="left", fontsize=12, color=INK)
     axes = np.atleast_1d(figure.subplots(rows, COLUMNS)).flatten()
     for panel in axes[panels:]:
         panel.set_visible(False)
@@ -182,7 +182,7 @@ def _draw_setting(axes: Axes, sweep: Sweep, one: Range) -> None:
     if one.kind == "choice":
         places = {choice: place for place, choice in enumerate(one.choices)}
         at = [float(places.get(str(trial.params[one.path]), math.nan)) for trial in done]
-        axes.set_xticks(range(len(one.choices)), one.choices)
+        axes.set_xticks(range(len(one.choices)), map(as_drawn, one.choices))
     else:
         at = [float(trial.params[one.path]) for trial in done]
         axes.set_xscale("log" if one.kind == "log" else "linear")
@@ -191,5 +191,5 @@ def _draw_setting(axes: Axes, sweep: Sweep, one: Range) -> None:
 
 
 def _title(axes: Axes, title: str, below: str) -> None:
-    axes.set_title(title, fontsize=9.5, loc="left", color=INK)
-    axes.set_xlabel(below, fontsize=9, color=INK)
+    axes.set_title(as_drawn(title), fontsize=9.5, loc="left", color=INK)
+    axes.set_xlabel(as_drawn(below), fontsize=9, color=INK)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import html
 import math
-import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from genelab.report.runs import Group, Run
 from genelab.statistics import Interval, mean_interval
+from genelab.text import markdown
 
 MOST_DIFFERENCES = 40
 _ANY: Interval = (-math.inf, math.inf)
@@ -29,14 +29,8 @@ class Table:
     def markdown(self) -> str:
         """As Markdown."""
         lines = [self.head, tuple("---" for _ in self.head), *self.rows]
-        cells = ([_plain(cell) for cell in line] for line in lines)
+        cells = ([markdown(cell) for cell in line] for line in lines)
         return "\n".join("| " + " | ".join(line) + " |" for line in cells) + "\n"
-
-
-def _plain(cell: str) -> str:
-    """Text that Markdown shows as it is: no tag, no link, no new cell or line."""
-    text = html.escape(" ".join(cell.split()), quote=False).replace("\\", "\\\\")
-    return re.sub(r"[|`]|(?<=\])[(\[]", r"\\\g<0>", text)
 
 
 def evaluation_table(groups: Sequence[Group]) -> Table:
@@ -52,7 +46,10 @@ def evaluation_table(groups: Sequence[Group]) -> Table:
 
 def _who(group: Group) -> tuple[str, str, str]:
     seeds = group.seeds
-    return group.task, group.label, str(seeds[0]) if len(seeds) == 1 else f"{len(seeds)} ({_listed(seeds)})"
+    told = str(seeds[0]) if len(seeds) == 1 else f"{len(seeds)} ({_listed(seeds)})"
+    again = Counter(run.record["seed"] for run in group.repeats)
+    told += "".join(f"; {count + 1} runs of seed {seed} count once" for seed, count in again.items())
+    return group.task, group.label, told
 
 
 def _listed(seeds: Sequence[int]) -> str:
@@ -123,7 +120,7 @@ def run_table(groups: Sequence[Group]) -> Table:
     """Every run by itself."""
     rows = []
     for group in groups:
-        for run in group.runs:
+        for run in (*group.runs, *group.repeats):
             record = run.record
             started = datetime.datetime.fromisoformat(record["started_at"]).strftime("%Y-%m-%d %H:%M")
             speed = f"{record['steps_per_second']:,.0f}" if record.get("steps_per_second") else "–"

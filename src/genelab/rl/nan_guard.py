@@ -173,6 +173,11 @@ def load_replay(path: Path, task_id: str, overrides: Mapping[str, Any] = {}) -> 
             raise UsageError(f"its actions are not those of {num_envs} environments")
         replay = Replay(env=env, state=state, actions=actions, environment=environment, message=content["message"])
         replay.rewind()
+        if env.action_dim != actions.shape[-1]:
+            raise UsageError("its state is not that of this environment: action_manager.dim")
+        if len(actions):
+            env.step(actions[0])  # a state that was tampered with fails here, and not while it is watched
+            replay.rewind()
     return replay
 
 

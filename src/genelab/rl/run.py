@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from genelab.config import atomic_write_text, dump_json, expect, read_json
-from genelab.config.files import remove_leftovers, temporary_name
+from genelab.config.files import inside, remove_leftovers, temporary_name
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.provenance import command_line, genelab_revision, git_revision, hardware, versions
 
@@ -158,10 +158,14 @@ class RunDirectory:
             yield
 
     def check_links(self) -> None:
-        """Refuse a run whose files are links to others': a run from elsewhere would overwrite what they point to."""
-        inside = Path(os.path.realpath(self.path))
-        for path in (path for home in self._homes() for path in home.glob("*")):
-            if path.is_symlink() and not path.is_dir() and inside not in Path(os.path.realpath(path)).parents:
+        """Refuse a run whose files or folders are links out of it.
+
+        A run from elsewhere would overwrite what they point to when it is resumed, and show it when it is reported.
+        """
+        homes = [home for home in self._homes() if home.is_symlink() and home != self.path]
+        files = [path for home in self._homes() for path in home.glob("*") if not path.is_dir()]
+        for path in (*homes, *files):
+            if path.is_symlink() and not inside(path, self.path):
                 raise UsageError(f"{path} is a link out of the run: put a copy of what it points to in its place")
 
     def _homes(self) -> tuple[Path, ...]:

@@ -65,8 +65,11 @@ class TrainResult:
     unit: str
     """What the budget counts, in the plural."""
     env_steps: int
+    """Control steps of all environments since it began."""
+    env_steps_here: int
+    """Those of them since it was resumed."""
     seconds: float
-    """How long it trained; evaluations do not count."""
+    """How long it took, since it was resumed; evaluations do not count."""
     final: Mapping[str, Any] | None = None
     """What the evaluation after the last iteration found, as in `evaluations.json`; None without one."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -281,6 +284,7 @@ class Training:
             spent=monitor.done,
             unit=monitor.unit,
             env_steps=monitor.env_steps,
+            env_steps_here=monitor.env_steps_here,
             seconds=seconds,
             final=evaluation.of_iteration(monitor.iterations) if evaluation and status == "completed" else None,
             overrides=self.spec.overrides,

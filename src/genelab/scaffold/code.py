@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping
 from typing import Any
+
+from genelab.errors import UsageError
+from genelab.text import one_line, printable
 
 WIDTH = 120
 
@@ -28,6 +33,23 @@ def assignment(name: str, value: Any) -> str:
     return f"{name} = {literal(value, used=len(name) + 3)}\n"
 
 
+def comment(text: str) -> str:
+    """A line of comment, whatever is in the text."""
+    return f"# {one_line(text)}\n"
+
+
+def parsed(text: str, path: str) -> str:
+    """Return a file that was generated, or refuse it if it cannot be read as what it is called."""
+    try:
+        if path.endswith(".py"):
+            ast.parse(text)
+        elif path.endswith(".toml"):
+            tomllib.loads(text)
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{path} could not be written: a name in the robot's file breaks it ({error})") from error
+    return text
+
+
 def pattern(name: str) -> str:
     """The regular expression of one name."""
     return re.escape(name).replace("\\-", "-")
@@ -40,9 +62,10 @@ def number(value: float) -> float:
 
 def _line(value: Any) -> str:
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        # JSON's escapes are Python's. What is not drawn, as marks that turn the order of a line, is escaped, too.
+        return printable(json.dumps(value, ensure_ascii=False))
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_line(key)}: {_line(item)}" for key, item in value.items()) + "}"
     if isinstance(value, tuple):
         return "(" + ", ".join(map(_line, value)) + ("," if len(value) == 1 else "") + ")"
-    return repr(value)
+    return repr(value) if not isinstance(value, float) or math.isfinite(value) else f'float("{value}")'

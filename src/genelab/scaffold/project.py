@@ -6,26 +6,31 @@ import importlib.util
 import keyword
 import math
 import re
-import xml.etree.ElementTree as ET
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path
 from string import Template
 from typing import Any, get_args
 
-import mujoco
-
 from genelab.errors import UsageError
 from genelab.scaffold import templates
-from genelab.scaffold.code import WIDTH, assignment, literal, number, pattern
+from genelab.scaffold.code import WIDTH, assignment, comment, literal, number, parsed, pattern
+from genelab.scaffold.model_files import model_files
 from genelab.scaffold.survey import Kind, Survey
-from genelab.scene import mjcf_file, urdf_file
-from genelab.scene.pack import WORLD, pack
-from genelab.scene.urdf import find_mesh
+from genelab.text import markdown
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def project_files(name: str, model: Path, kind: Kind, found: Survey) -> dict[str, bytes]:
-    """The files by their names in the project's directory."""
+def project_files(name: str, model: Path, kind: Kind, found: Survey, assets: Sequence[Path] = ()) -> dict[str, bytes]:
+    """Return the files of a project by their paths in its directory.
+
+    Args:
+        name: Name of the package.
+        model: The robot's file.
+        kind: What is asked of the robot.
+        found: What `survey` found of it.
+        assets: Folders besides the model's own whose meshes and textures may be copied.
+    """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise UsageError(f"{name!r} is no name for a package: use small letters, digits and _, as in my_robot")
     if taken := _taken(name):
@@ -45,8 +50,9 @@ def project_files(name: str, model: Path, kind: Kind, found: Survey) -> dict[str
         f"{name}/task.py": templates.HEAD + task + templates.AGENT,
         "tests/test_task.py": templates.TEST,
     }
-    files = {path: _used_imports(Template(text).substitute(words)).encode() for path, text in texts.items()}
-    copied = model_files(model)
+    filled = {path: _used_imports(Template(text).substitute(words)) for path, text in texts.items()}
+    files = {path: parsed(text, path).encode() for path, text in filled.items()}
+    copied = model_files(model, assets)
     return files | {f"{name}/model/{path}": content for path, content in copied.items()}
 
 
@@ -71,51 +77,6 @@ def _used_imports(text: str) -> str:
         return f"{line_}\n" if used else ""
 
     return re.sub(r"^(from [\w.]+ import )(.*)\n", kept, text, flags=re.MULTILINE)
-
-
-def model_files(model: Path) -> dict[str, bytes]:
-    """The model and what it refers to, so that it loads from another folder; the file itself is not rewritten unless
-    it must be."""
-    if model.suffix.lower() == ".urdf":
-        return _urdf_files(model)
-    spec = mjcf_file(str(model))
-    home = model.resolve().parent
-    files = {model.name: model.read_bytes()}
-    try:
-        for path in (*_included(model.resolve()), *_assets(spec, home)):
-            files[path.resolve().relative_to(home).as_posix()] = path.read_bytes()
-    except (ValueError, OSError):  # something lies outside of the folder: MuJoCo writes it all anew
-        packed = pack(spec)
-        return {model.name: packed.pop(WORLD), **packed}
-    return files
-
-
-def _included(model: Path) -> list[Path]:
-    found = []
-    for part in ET.parse(model).iter("include"):
-        path = model.parent / part.get("file", "")
-        found += [path, *_included(path)]
-    return found
-
-
-def _assets(spec: mujoco.MjSpec, home: Path) -> list[Path]:
-    compiler = spec.compiler
-    parts = [(part.file, compiler.meshdir) for part in (*spec.meshes, *spec.skins, *spec.hfields) if part.file]
-    for texture in spec.textures:
-        parts += [(name, compiler.texturedir) for name in (texture.file, *texture.cubefiles) if name]
-    return [home / folder / (PurePosixPath(name).name if spec.strippath else name) for name, folder in parts]
-
-
-def _urdf_files(model: Path) -> dict[str, bytes]:
-    urdf_file(str(model))  # refuses what cannot be loaded
-    robot, files = ET.fromstring(model.read_bytes()), dict[str, bytes]()
-    for mesh in robot.iter("mesh"):
-        found = find_mesh(mesh.get("filename", ""), model.absolute().parent, {})
-        if found is not None:
-            name = f"meshes/{found.parent.name}_{found.name}"
-            files[name] = found.read_bytes()
-            mesh.set("filename", name)
-    return {model.name: ET.tostring(robot), **files}
 
 
 def task_id(name: str, kind: Kind) -> str:
@@ -163,13 +124,14 @@ def _words(name: str, model: Path, kind: Kind, found: Survey) -> dict[str, str]:
     speed = number(0.5 * math.sqrt(9.81 * max(found.height, 0.05)))
     planar = found.base == "planar"
     names, tables = _tables(found)
+    rows = {"file": model.name, **findings(found)}
     return {
         "name": name,
         "id": task_id(name, kind),
-        "file": model.name,
+        "file": literal(model.name),
         "title": title,
         "does": _DOES[kind],
-        "findings": "\n".join(f"| {what} | {words} |" for what, words in findings(found).items()),
+        "findings": "\n".join(f"| {what} | {markdown(words)} |" for what, words in rows.items()),
         "reader": "urdf_file" if model.suffix.lower() == ".urdf" else "mjcf_file",
         "read": _read(model, found),
         "tables": tables,
@@ -195,8 +157,8 @@ def _words(name: str, model: Path, kind: Kind, found: Survey) -> dict[str, str]:
         "feet": assignment("FEET", tuple(map(pattern, found.feet))) if found.feet else "",
         "sensors": _SENSORS if found.feet else "",
         "air_time": _AIR_TIME if found.feet else "",
-        "tip": literal(found.tip),
-        "centre": repr(found.tip_at),
+        "tip": literal(pattern(found.tip)),
+        "centre": literal(found.tip_at),
         "span": repr(number(max(0.1, 0.4 * found.reach))),
         "width": str(len(found.driven)),
         "mass": f"{found.mass:.6g}",
@@ -215,7 +177,7 @@ def _tables(found: Survey) -> tuple[set[str], str]:
     joints = {pattern(name): name for name in found.driven}
     text, names = "", set[str]()
     if found.compiler:
-        text += "".join(f"# {line}.\n" for line in found.mended) + assignment("MENDED", found.compiler) + "\n"
+        text += "".join(comment(f"{line}.") for line in found.mended) + assignment("MENDED", found.compiler) + "\n"
     if not found.own:
         rows = "".join(
             f"    {literal(key)}: {literal((gains.effort, gains.stiffness, gains.damping))},\n"
@@ -249,7 +211,7 @@ def _init_state(found: Survey) -> str:
     if found.keyframe is not None:
         rows.append(f"keyframe={literal(found.keyframe)}")
     if found.place is not None:
-        rows.append(f"pos={found.place},  # the robot stands on the ground")
+        rows.append(f"pos={literal(found.place)},  # the robot stands on the ground")
     if found.pose:
         pose = {pattern(name): value for name, value in found.pose.items()}
         rows.append("# A tenth of the range inside of their limits.")

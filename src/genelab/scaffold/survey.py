@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ import numpy as np
 
 from genelab.errors import ConfigError, UsageError
 from genelab.scaffold.code import number
+from genelab.scaffold.model_files import check_sources
 from genelab.scene import ArticulationCfg, InitialStateCfg, Scene, SceneCfg, XmlActuatorCfg, mjcf_file, urdf_file
 from genelab.scene.actuators import Target
 from genelab.scene.mirror import Sides, of_joints, other_side
@@ -110,15 +111,17 @@ class Survey:
         return "velocity" if self.base != "fixed" else "reach" if self.reach > 0.0 else "blank"
 
 
-def survey(path: Path, *, kind: Kind | None = None, fixed_base: bool = False) -> Survey:
+def survey(path: Path, *, kind: Kind | None = None, fixed_base: bool = False, assets: Sequence[Path] = ()) -> Survey:
     """Load a model as a task would, and look at it.
 
-    The root of a URDF floats if it has to walk or has legs, unless it is to be fixed.
+    The root of a URDF floats if it has to walk or has legs, unless it is to be fixed. The model may refer to files
+    below its own folder and below `assets`, and to no others.
     """
     if path.suffix.lower() == ".xacro":
         raise UsageError(f"{path} is a macro of a URDF: write the URDF first, `xacro {path.name} > robot.urdf`")
     if path.suffix.lower() not in (".urdf", ".xml"):
         raise UsageError(f"{path}: a robot is MJCF, *.xml, or URDF, *.urdf")
+    check_sources(path, assets)
     if path.suffix.lower() != ".urdf":
         if fixed_base:
             raise UsageError("an MJCF says itself whether its base is free: `fixed_base` is for a URDF")

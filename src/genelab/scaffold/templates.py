@@ -39,7 +39,7 @@ pytest
 |---|---|
 $findings
 
-`genelab new-task` made these files from `$name/model/$file`; they are yours to change.
+`genelab new-task` made these files from the robot in `$name/model`; they are yours to change.
 
 - `$name/robot.py`: what drives the robot and where it starts. Each proposed number stands beside its rule.
 - `$name/task.py`: what it is asked to do, what is paid for, and how it learns. The weights are a beginning: change them
@@ -68,14 +68,14 @@ TASKS.register(
 '''
 
 ROBOT = '''\
-"""$title: the robot of `model/$file`, what drives it and where it starts."""
+"""$title: the robot of `MODEL`, what drives it and where it starts."""
 
 from pathlib import Path
 
 import mujoco
 from genelab.scene import ArticulationCfg, ImplicitPdActuatorCfg, InitialStateCfg, XmlActuatorCfg, mjcf_file, urdf_file
 
-MODEL = Path(__file__).parent / "model" / "$file"
+MODEL = Path(__file__).parent / "model" / $file
 
 $tables
 

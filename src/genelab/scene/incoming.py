@@ -72,7 +72,7 @@ class Incoming:
     def __init__(self, name: str, spec: mujoco.MjSpec) -> None:
         self._name = name
         self.spec = spec
-        _write_paths(spec)
+        write_paths(spec)
         # What the compiler would do to the whole world because one file says so is done to this model here.
         for done, do in (("discardvisual", spec.discard_visual), ("fusestatic", spec.fuse_static)):
             if getattr(spec.compiler, done):
@@ -169,8 +169,8 @@ class Incoming:
                 yield kind, self._names[kind][i], rows, their_rows
 
 
-def _write_paths(spec: mujoco.MjSpec) -> None:
-    """Say where the files of meshes and textures are: in the world, nothing knows the folder of this one's file."""
+def write_paths(spec: mujoco.MjSpec) -> None:
+    """Name the files of meshes and textures by absolute paths: the world does not know the folder of this model."""
     home = Path(spec.modelfiledir)
     for parts, folder in (
         (spec.meshes, spec.compiler.meshdir),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import mujoco
@@ -105,6 +106,12 @@ class Scene(Stateful):
     def num_envs(self) -> int:
         """How many environments there are."""
         return self.cfg.num_envs
+
+    @property
+    def model_dirs(self) -> list[Path]:
+        """The folders of the files that the entities' models were read from."""
+        folders = (entity.spec.modelfiledir for entity in self.entities.values())
+        return [Path(folder) for folder in dict.fromkeys(folders) if folder]
 
     def __getitem__(self, name: str) -> Entity:
         try:

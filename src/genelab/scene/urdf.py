@@ -14,6 +14,7 @@ import numpy as np
 
 from genelab.errors import ConfigError
 from genelab.scene.incoming import parse
+from genelab.scene.sources import parse_xml
 from genelab.sim import ModelError
 
 _READABLE = (".stl", ".obj", ".msh")
@@ -37,13 +38,8 @@ def urdf_file(
     file = Path(path)
     if not file.is_file():
         raise ModelError(f"no URDF file at {path!r}")
-    try:
-        robot = ET.fromstring(file.read_bytes())
-    except ET.ParseError as error:
-        raise ModelError(f"{path} is not XML: {error}") from error
-    if robot.tag != "robot":
-        raise ModelError(f"{path} is no URDF: its root is <{robot.tag}>, not <robot>")
-    assets = _find_meshes(robot, file.absolute().parent, packages)
+    robot = read_urdf(file)
+    assets = _name_files(*find_meshes(robot, file.absolute().parent, packages))
     _set_base(robot, path, floating_base)
     _set_compiler(robot, compiler)
     if compiler.get("balanceinertia") == "true":
@@ -51,6 +47,7 @@ def urdf_file(
     mimics = list(_mimics(robot, path))
     text = ET.tostring(robot, encoding="unicode")
     spec = parse(lambda: mujoco.MjSpec.from_string(text, assets=assets), path)
+    spec.modelfiledir = str(urdf_home(file))
     for link in _weightless(robot, path):
         for geom in spec.body(link).geoms if spec.body(link) is not None else ():
             geom.mass = 0.0  # MuJoCo would weigh it
@@ -63,10 +60,32 @@ def urdf_file(
     return spec
 
 
-def _find_meshes(robot: ET.Element, home: Path, packages: Mapping[str, str]) -> dict[str, bytes]:
-    """Write where every mesh is; a visual that cannot be read is left out, a collision shape must be there.
+def read_urdf(file: Path) -> ET.Element:
+    """Return the root of a URDF file."""
+    robot = parse_xml(file.read_bytes(), file)
+    if robot.tag != "robot":
+        raise ModelError(f"{file} is no URDF: its root is <{robot.tag}>, not <robot>")
+    return robot
 
-    Collada is converted, if there is something to convert it with: the files that were made, by name.
+
+def urdf_home(file: Path) -> Path:
+    """Return the folder that a URDF's meshes may be copied from: its ROS package, or else where it is."""
+    folder = file.absolute().parent
+    return next((above for above in (folder, *folder.parents) if (above / "package.xml").is_file()), folder)
+
+
+def find_meshes(
+    robot: ET.Element, home: Path, packages: Mapping[str, str]
+) -> tuple[list[tuple[ET.Element, Path]], dict[Path, bytes]]:
+    """Return where every mesh is; a visual that cannot be read is left out, a collision shape must be there.
+
+    Args:
+        robot: Root of the URDF; shapes that are left out are removed from it.
+        home: The folder of the URDF.
+        packages: Where the packages of `package://` are.
+
+    Returns:
+        Each `<mesh>` with its file, and by file the STL that Collada was converted to.
     """
     left_out, files = list[str](), list[tuple[ET.Element, Path]]()
     converted: dict[Path, bytes] = {}
@@ -94,7 +113,7 @@ def _find_meshes(robot: ET.Element, home: Path, packages: Mapping[str, str]) -> 
         more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
         kinds = ", ".join((*_READABLE, ".dae (pip install 'genelab[urdf]')"))
         _say_once(f"left out the visual mesh {left_out[0]}{more}: not found, or none of {kinds}")
-    return _name_files(files, converted)
+    return files, converted
 
 
 def _name_files(files: list[tuple[ET.Element, Path]], converted: Mapping[Path, bytes]) -> dict[str, bytes]:

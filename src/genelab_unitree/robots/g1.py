@@ -99,5 +99,4 @@ def g1_cfg() -> ArticulationCfg:
         spec=g1_spec,
         init_state=InitialStateCfg(pos=(0.0, 0.0, 0.76), joint_pos=pose),
         actuators=actuators,
-        soft_joint_pos_limit_factor=0.9,
     )

@@ -54,5 +54,4 @@ def go1_cfg() -> ArticulationCfg:
         spec=go1_spec,
         init_state=InitialStateCfg(pos=(0.0, 0.0, 0.42), joint_pos=pose),
         actuators=dict(legs),
-        soft_joint_pos_limit_factor=0.9,
     )

@@ -26,16 +26,21 @@ DAMPING = 0.5
 ACTION_SCALE = 0.25
 """Angle of a unit action, rad."""
 WHEEL_SCALE = 2.0
-"""Speed of a unit action, rad/s. Published: 20, of a policy that does all the rolling; here it corrects, and the noise
-of a beginner would shake the robot."""
+"""Speed of a unit action, rad/s. The published policy does all the rolling; here it corrects, and the noise of a
+beginner would shake the robot."""
+PUBLISHED_WHEEL_SCALE = 20.0
+"""The same in the published settings."""
 WHEEL_DAMPING = 5.0
 """Torque for each rad/s that a wheel is off its speed, N·m·s/rad: a wheel that is to stand brakes."""
 LOCKED_DAMPING = 20.0
 """The same, of wheels that are to be feet."""
 
+PUBLISHED_WHEEL_EFFORT = 15.0
+"""Torque limit of wheels that roll in the published settings, N·m."""
 WHEEL_EFFORT = 50.0
-"""N·m, in both stages; published: 15 where they roll. There a wheel in the air, which has 0.0012 kg·m² and no rotor, is
-thrown from limit to limit as soon as it is 3 rad/s off. On the ground grip gives it no more than 7 N·m."""
+"""Torque limit in both stages, N·m; published for locked wheels only. With 15 a wheel in the air, which has
+0.0012 kg·m² and no rotor, is thrown from limit to limit as soon as it is 3 rad/s off. On the ground grip gives it no
+more than 7 N·m."""
 
 WHEEL_RADIUS = 0.086
 WHEEL_TRACK = 0.202
@@ -47,7 +52,7 @@ def go2w_spec() -> mujoco.MjSpec:
     return mjcf_file(str(Path(__file__).with_name("go2w.xml")))
 
 
-def go2w_cfg(*, lock_wheels: bool = False) -> ArticulationCfg:
+def go2w_cfg(*, lock_wheels: bool = False, wheel_effort: float = WHEEL_EFFORT) -> ArticulationCfg:
     """Standing on bent legs, with position servos in the legs and velocity servos in the wheels.
 
     Wheels that are locked brake four times as hard.
@@ -62,7 +67,7 @@ def go2w_cfg(*, lock_wheels: bool = False) -> ArticulationCfg:
         "wheels": ImplicitVelocityActuatorCfg(
             joint_names=WHEELS,
             damping=LOCKED_DAMPING if lock_wheels else WHEEL_DAMPING,
-            effort_limit=WHEEL_EFFORT,
+            effort_limit=wheel_effort,
         ),
     }
     pose = {".*_hip_joint": 0.0, ".*_thigh_joint": 0.9, ".*_calf_joint": -1.8}
@@ -70,5 +75,4 @@ def go2w_cfg(*, lock_wheels: bool = False) -> ArticulationCfg:
         spec=go2w_spec,
         init_state=InitialStateCfg(pos=(0.0, 0.0, 0.45), joint_pos=pose),
         actuators=actuators,
-        soft_joint_pos_limit_factor=0.9,
     )

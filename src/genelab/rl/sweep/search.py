@@ -139,10 +139,9 @@ def sweep_task(
     with open_launcher(where.ray, where.ray_address, where.parallel, gpu=cfg.env.simulation.gpu) as nursery:
         make_parent(path)
         with Lock.take(path):
-            study = create_study(path, settings)
-            if len(own) == len(ranges):
-                study.enqueue_trial(own, user_attrs={"own": True})
-            else:
+            whole = len(own) == len(ranges)
+            study = create_study(path, settings, own if whole else None)
+            if not whole:
                 outside = ", ".join(one.path for one in ranges if one.path not in own)
                 notify(f"the task's own {outside} is not in its range: its own settings are no trial")
             return _Search(settings, ranges, study, path, where, nursery, notify).run(cfg.env.simulation.threads)

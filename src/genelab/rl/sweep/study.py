@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from genelab.config import expect
+from genelab.config.files import remove_leftovers, replacing
 from genelab.config.offer import need_library
 from genelab.errors import UsageError, refusing
 from genelab.rl.sweep.objective import Goal, Objective
@@ -91,6 +92,15 @@ _KINDS: dict[str, Any] = {
 """What a study says of its sweep."""
 
 
+_OF_A_TRIAL: dict[str, Any] = {
+    "seconds": float | None,
+    "retry_of": int | None,
+    "params": dict[str, float | str],
+    "intermediate_values": dict[int, float],
+}
+"""What a study says of a trial."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """One training of a sweep."""
@@ -129,14 +139,26 @@ def best_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
     return best
 
 
-def create_study(path: Path, settings: SweepSettings) -> optuna.Study:
-    """A new study in a directory."""
-    library = _optuna()
-    study = library.create_study(
-        study_name=_STUDY, storage=_storage(path), direction=settings.goal.direction, pruner=_pruner(settings)
-    )
-    study.set_user_attr(_SETTINGS, dataclasses.asdict(settings))
-    return study
+def create_study(path: Path, settings: SweepSettings, first: Mapping[str, Any] | None = None) -> optuna.Study:
+    """Make a study in a directory, and open it.
+
+    Its file gets its name when all is in it: a process that is killed before leaves none.
+
+    Args:
+        path: Directory of the sweep.
+        settings: What is searched.
+        first: Settings of the first trial, the task's own; None: the sampler draws it.
+    """
+    remove_leftovers(path)
+    with replacing(path / STUDY_FILE) as file:
+        storage = _storage(file)
+        study = _optuna().create_study(study_name=_STUDY, storage=storage, direction=settings.goal.direction)
+        study.set_user_attr(_SETTINGS, dataclasses.asdict(settings))
+        if first is not None:
+            study.enqueue_trial(dict(first), user_attrs={"own": True})
+        storage.remove_session()
+        storage.engine.dispose()
+    return open_study(path)[1]
 
 
 def open_study(path: Path) -> tuple[SweepSettings, optuna.Study]:
@@ -146,11 +168,18 @@ def open_study(path: Path) -> tuple[SweepSettings, optuna.Study]:
         raise UsageError(f"{path} has no {STUDY_FILE}: it is no directory of a sweep")
     library = _optuna()
     with refusing(file):
-        study = library.load_study(study_name=_STUDY, storage=_storage(path))
+        storage = _storage(file)
+        if not any(one.study_name == _STUDY for one in storage.get_all_studies()):
+            raise UsageError(
+                f"{file} is empty, since its sweep was killed at its beginning: delete it and start the sweep again"
+            )
+        study = library.load_study(study_name=_STUDY, storage=storage)
         found = expect(study.user_attrs.get(_SETTINGS), _KINDS, file)
         known = {name: found[name] for name in _KINDS if name in found}
         settings = SweepSettings(**{**known, "params": tuple(found["params"])})
         study.pruner = _pruner(settings)
+        for trial in study.get_trials(deepcopy=False):
+            expect(_told(trial), _OF_A_TRIAL, f"{file}: trial {trial.number}")
     return settings, study
 
 
@@ -172,6 +201,12 @@ def trials_of(study: optuna.Study) -> list[Trial]:
     return [_trial(one) for one in study.get_trials(deepcopy=False)]
 
 
+def _told(found: optuna.trial.FrozenTrial) -> dict[str, Any]:
+    """What a study says of a trial, by the names in `_OF_A_TRIAL`."""
+    params = found.params or found.system_attrs.get("fixed_params", {})
+    return {**found.user_attrs, "params": params, "intermediate_values": found.intermediate_values}
+
+
 def _trial(found: optuna.trial.FrozenTrial) -> Trial:
     states: dict[str, State] = {
         "RUNNING": "running",
@@ -184,7 +219,7 @@ def _trial(found: optuna.trial.FrozenTrial) -> Trial:
     return Trial(
         number=found.number,
         state=state,
-        params=found.params or found.system_attrs.get("fixed_params", {}),
+        params=_told(found)["params"],
         value=found.value if state == "completed" else None,
         curve=dict(sorted(found.intermediate_values.items())),
         seconds=found.user_attrs.get("seconds"),
@@ -213,9 +248,8 @@ def _pruner(settings: SweepSettings) -> optuna.pruners.BasePruner:
     return WorseThanHalf(STARTUP)
 
 
-def _storage(path: Path) -> Any:
-    library = _optuna()
-    return library.storages.RDBStorage(f"sqlite:///{(path / STUDY_FILE).absolute()}")
+def _storage(file: Path) -> Any:
+    return _optuna().storages.RDBStorage(f"sqlite:///{file.absolute()}")
 
 
 def _optuna() -> Any:

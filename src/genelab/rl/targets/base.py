@@ -20,8 +20,9 @@ A target is one file with one class, registered by its path:
 - `parcel.policy.write(format, opset=, batch=, props=)`: the policy as a file with `data` and full `metadata`, for any
   checkpoint, and for exported ones as far as they can become it. `batch` is "static", one robot, unless it is given.
 - `parcel.policy.metadata`: all that a deployer has to know (docs/eval-and-export.md), as plain values.
-- `parcel.policy.env`: the task's play config, open, with 8 environments; `env.scene.spec` is the MJCF of the world, and
-  `genelab.scene.pack.pack(env.scene.spec)` that with its meshes as files, `world.xml` and `assets/...`.
+- `parcel.policy.env`: the task's play config, open, with 8 environments; `env.scene.spec` is the MJCF of the world.
+- `parcel.world()`: that MJCF with its meshes as files, `world.xml` and `assets/...`. Only files below the folders of
+  the models and below `--assets` are copied.
 - `parcel.settings`: the settings of its registration, with what the user gave.
 - `parcel.source`, `parcel.overrides`: for who wants to evaluate or film the policy with the same settings.
 
@@ -38,6 +39,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from genelab.rl.exportable import ExportablePolicy
+from genelab.scene.pack import pack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,13 @@ class Parcel:
     """Of the task's config, as the user gave them."""
     notify: Callable[[str], None]
     """Takes a line for the user."""
+    assets: Sequence[Path] = ()
+    """Folders besides the models' own whose meshes and textures may be copied."""
+
+    def world(self) -> dict[str, bytes]:
+        """Return the MJCF of the world and the files of its meshes and textures, by their names beside it."""
+        scene = self.policy.env.scene
+        return pack(scene.spec, [*scene.model_dirs, *self.assets])
 
     @property
     def task(self) -> str:

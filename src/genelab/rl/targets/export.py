@@ -39,12 +39,14 @@ def export_for(
     out: str | Path | None = None,
     settings: Mapping[str, Any] = {},
     overrides: Mapping[str, Any] = {},
+    assets: Sequence[str | Path] = (),
     notify: Callable[[str], None] = lambda message: None,
 ) -> TargetResult:
     """Write the policy of a checkpoint for a target, all of its files or none; without `out` into a directory of its
     name.
 
-    `checkpoint` and `best` are as for `find_checkpoint`. Files of an earlier export are replaced; others are left.
+    `checkpoint` and `best` are as for `find_checkpoint`. Meshes and textures are copied from below the folders of the
+    models and of `assets` only. Files of an earlier export are replaced; others are left.
     """
     entry = TARGETS.entry(target)
     settled = entry.settled(settings)
@@ -54,7 +56,8 @@ def export_for(
     writer: Target = entry.load_class()()
     writer.check(settled)
     with exportable(task_id, source, overrides=overrides, notify=notify) as policy:
-        parcel = Parcel(policy=policy, settings=settled, overrides=overrides, notify=notify)
+        folders = [Path(folder) for folder in assets]
+        parcel = Parcel(policy=policy, settings=settled, overrides=overrides, notify=notify, assets=folders)
         files = writer.files(parcel)
         for name in files:
             path = PurePosixPath(name)

@@ -51,7 +51,7 @@ class Mjlab(Target):
         robot = about["entities"][action["entity"]]
         terms = with_past(terms_of(about, self.name), about, action)
         known_terms(terms, TERMS, about, self.name)
-        props = metadata_props(about, action, terms, str(policy.source))
+        props = metadata_props(about, action, terms, policy.source.absolute().parent.name)
         motions = [term for term in policy.env.commands.terms.values() if isinstance(term, MotionCommand)]
         if motions:
             data = _with_motion(parcel, motions[0], action, terms)
@@ -72,7 +72,7 @@ class Mjlab(Target):
 def metadata_props(
     about: Mapping[str, Any], action: Mapping[str, Any], terms: Sequence[StackTerm], run_path: str
 ) -> dict[str, str]:
-    """What the file says of itself, as strings."""
+    """What the file says of itself, as strings; `run_path` is a name, since a path is of one machine."""
     robot = about["entities"][action["entity"]]
     commands = [name for name, one in about["commands"].items() if one["type"] != "GaitClock"]
     return {

@@ -13,7 +13,6 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.motion import npz_bytes
 from genelab.rl.export_metadata import as_text
 from genelab.rl.targets.base import Parcel, Target
-from genelab.scene.pack import pack
 
 TABLES = "tables.npz"
 """Numbers that are too many for the metadata: a motion's frames, for one."""
@@ -40,7 +39,7 @@ class Plain(Target):
             "policy.onnx": policy.data,
             "policy.onnx.metadata.json": as_text(policy.metadata).encode(),
             **({TABLES: npz_bytes(**tables)} if tables else {}),
-            **pack(parcel.policy.env.scene.spec),
+            **parcel.world(),
             "run.py": Path(__file__).with_name("run.py").read_bytes(),
         }
 

@@ -35,7 +35,7 @@ from genelab.rl.export_metadata import as_text
 from genelab.rl.targets.base import Parcel, Target
 from genelab.scene import Articulation, Entity
 from genelab.scene import actuators as drives
-from genelab.scene.pack import WORLD, pack
+from genelab.scene.pack import WORLD
 
 PAGE = Path(__file__).parent / "page"
 """What we wrote of the page."""
@@ -122,7 +122,7 @@ class Web(Target):
     def files(self, parcel: Parcel) -> dict[str, bytes]:
         policy = parcel.policy.write("onnx")
         plan = plan_of(parcel.policy.env, policy.metadata)
-        world = pack(parcel.policy.env.scene.spec)
+        world = parcel.world()
         world[WORLD] = readable(world[WORLD])
         plan["assets"] = [name for name in world if name != WORLD]
         plan["title"] = parcel.settings["title"] or title_of(parcel.task)
