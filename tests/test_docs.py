@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -147,6 +148,43 @@ def test_the_page_of_the_installation_lists_every_extra() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     table = re.findall(r"^\| (`.+?) \|", (ROOT / "docs/install.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(name for cell in table for name in re.findall(r"`([^`]+)`", cell)) == sorted(extras)
+
+
+def test_the_sources_quote_the_published_returns_beside_the_commit_that_has_them() -> None:
+    text = (ROOT / "docs/sources.md").read_text(encoding="utf-8")
+    (row,) = (line for line in text.splitlines() if "| 71cda74 |" in line)
+    published = json.loads((ROOT / "reference/published.json").read_text())["tasks"]
+    returns = [run["return"] for task in published.values() for run in task["runs"]]
+    assert len(returns) >= 20
+    for value in returns:
+        assert re.search(rf"[ ]{value:g}[,;. ]".replace("-", "−"), row), value
+
+
+def test_the_pendulum_takes_as_long_everywhere() -> None:
+    runs = (ROOT / "reference/GeneLab-Inverted-Pendulum-v0").glob("*/seed_*/run.json")
+    seconds = round(max(json.loads(run.read_text())["wall_seconds"] for run in runs))
+    said = {"README.md": f"one pole on a cart | {seconds} s |", "docs/index.md": f"solved in {seconds} s "}
+    said["Makefile"] = f": {seconds} s on two quiet cores"
+    for page, words in said.items():
+        assert words in (ROOT / page).read_text(encoding="utf-8"), page
+    assert f"solved in {seconds} s," in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_what_a_task_is_does_not_depend_on_the_one_before_it() -> None:
+    """`genelab list` sorts and filters."""
+    about = [entry.description for entry in TASKS.entries()]
+    assert not [text for text in about if re.search(r"\bthe same\b", text, re.IGNORECASE)]
+    assert len(set(about)) == len(about)
+
+
+def test_uv_sync_installs_the_libraries_and_the_torch_that_was_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (group,) = project["dependency-groups"]["dev"]  # the group that uv installs unless told otherwise
+    extras = re.fullmatch(r"genelab\[(.+)\]", group)
+    assert extras is not None
+    assert {"skrl", "sb3"} <= set(extras[1].split(",")) <= set(project["project"]["optional-dependencies"])
+    pinned = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [line for line in pinned if line.startswith("torch==")] == project["tool"]["uv"]["constraint-dependencies"]
 
 
 def test_what_is_called_published_names_its_source() -> None:

@@ -76,7 +76,17 @@ def test_a_robot_of_others_in_one_file(
 def test_a_library_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["Pendulum-ARS-v0", "--import", str(ROOT / "examples/custom_backend.py")]
-    small = ["--num-envs", "4", "--max-iterations", "2", "--agent.horizon=8", "--log-dir", "run", "-q"]
+    small = [
+        "--num-envs",
+        "4",
+        "--max-iterations",
+        "2",
+        "--agent.horizon=8",
+        "--log-dir",
+        "run",
+        "-q",
+        "--no-final-eval",
+    ]
     assert run(["train", *words, *small]) == 0
     assert run(["export", *words, "run", "--out", "policy.ts"]) == 0
     monkeypatch.delitem(sys.modules, "custom_backend", raising=False)

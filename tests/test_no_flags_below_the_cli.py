@@ -19,7 +19,7 @@ SRC = Path(__file__).parents[1] / "src"
 FLAG = re.compile(r"(?<!-)--(?:[a-z]\S*|$)")
 COMMAND_LINES = {
     "genelab/config/overrides.py": {"--"},  # reads the words of a command line
-    "genelab/doctor/checks.py": {"--force-reinstall", "--index-url"},  # words for pip
+    "genelab/doctor/checks.py": {"--force-reinstall", "--index-url", "--gpu"},  # words for pip and genelab train
     "genelab/rl/launch/ranks.py": {  # words for torchrun, and for the training that it starts
         "--",
         "--log-dir",
@@ -97,7 +97,7 @@ def test_a_name_becomes_the_flag_of_the_verb_that_has_it() -> None:
     assert in_flags("pass `num_envs=4`", train) == "pass --num-envs 4"
     assert in_flags("`opset` is for `format='onnx'`", export) == "--opset is for --format onnx"
     assert in_flags("`opset` is for `format='onnx'`", train) == "`opset` is for `format='onnx'`"
-    assert in_flags("`checkpoint` is an argument here", evaluate) == "`checkpoint` is an argument here"
+    assert in_flags("`task` is an argument here", evaluate) == "`task` is an argument here"
 
 
 def test_the_first_long_name_of_an_option_is_told() -> None:

@@ -238,7 +238,7 @@ def reference_pages() -> dict[str, str]:
     ]
     head = (
         "# Reference\n\nEvery config with its fields, and every term with its parameters, as their docstrings "
-        "tell them. `genelab info TASK` shows what a task made of them.\n\n"
+        "tell them. `genelab info TASK` shows what a task is made of.\n\n"
         "| page | what is on it | names from |\n|---|---|---|\n"
     )
     pages = {"reference/index.md": head + "\n".join(rows) + "\n"}

@@ -13,7 +13,7 @@ TASKS.register(
 TASKS.register(
     "GeneLab-Inverted-Pendulum-Skrl-v0",
     "genelab_pendulum.inverted_pendulum:skrl_task",
-    description="The same task, trained with skrl.",
+    description="Balance one pole on a cart; trained with skrl.",
     robot="cart and pole",
     backend="skrl PPO",
     published="genelab_pendulum.inverted_pendulum:published_skrl_task",
@@ -36,7 +36,7 @@ TASKS.register(
 TASKS.register(
     "GeneLab-Inverted-Pendulum-Memory-Mlp-v0",
     "genelab_pendulum.memory:mlp_task",
-    description="The same task without memory, to compare with.",
+    description="Go to a place shown only for the first five steps; without memory, to compare with the LSTM.",
     robot="cart and pole",
     backend="rsl_rl PPO",
 )

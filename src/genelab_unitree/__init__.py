@@ -45,7 +45,7 @@ TASKS.register(
 TASKS.register(
     "Genelab-Velocity-Flat-Unitree-Go2W-CrabStage1-v0",
     "genelab_unitree.go2w:stage_1_task",
-    description="The same quadruped steps as commanded, its wheels locked.",
+    description="A quadruped on wheels steps as commanded on flat ground, its wheels locked.",
     robot="Unitree Go2-W",
     backend="rsl_rl PPO",
     published="genelab_unitree.go2w:published_stage_1_task",
@@ -61,7 +61,7 @@ TASKS.register(
 TASKS.register(
     "Genelab-Tracking-Flat-Unitree-G1-No-State-Estimation-v0",
     "genelab_unitree.tracking:flat_task_without_state_estimation",
-    description="The same by what its own sensors tell: it knows neither its place nor its speed.",
+    description="A humanoid follows a motion on flat ground and does not know its place and speed.",
     robot="Unitree G1",
     backend="rsl_rl PPO",
     published="genelab_unitree.tracking:published_flat_task_without_state_estimation",

@@ -142,6 +142,13 @@ def test_as_many_episodes_count_of_each_environment() -> None:
     assert record.success is None
 
 
+def test_the_record_unpacks_as_isaac_labs_does() -> None:
+    step_times, reward, ep_length, success_rate = run_play_loop(StubEnv((2, 3)), act, num_frames=6)
+    assert len(step_times) == 6
+    assert (reward.mean, reward.peak, ep_length.mean, success_rate) == (4.0, 6.0, 2.5, None)
+    assert list(PlayRecord(success=SuccessCount(hits=1, episodes=4))) == [[], None, None, 0.25]
+
+
 def test_episodes_count_only_if_the_longest_has_time_to_end() -> None:
     env = StubEnv((2, 3))
     assert run_play_loop(env, act, 2).returns == []

@@ -25,6 +25,7 @@ from genelab.bench import (
     RuntimeBenchmark,
     Workload,
     read_bundle,
+    resolve_play_checkpoint,
 )
 from genelab.bench.schema import BUNDLES, Bundle, PlayBundle, RuntimeBundle, StartupBundle, TrainingBundle
 from genelab.bench.serialize import json_schema
@@ -156,8 +157,8 @@ def test_overrides_reach_the_run_and_are_told(monkeypatch: pytest.MonkeyPatch) -
     assert seen[0].step_dt == pytest.approx(0.012)
 
 
-def test_startup() -> None:
-    benchmark("startup", "--top_n", "3")
+def test_startup(capfd: pytest.CaptureFixture[str]) -> None:
+    benchmark("startup", "--top_n", "3", "--formatter", "schema,summary")
     bundle = bundle_of("startup")
     assert isinstance(bundle, StartupBundle)
     assert list(bundle.phases) == ["python_imports", "task_config", "app_launch", "env_creation", "first_step"]
@@ -166,6 +167,10 @@ def test_startup() -> None:
     assert len(own) == 3
     assert own == sorted(own, reverse=True)
     assert 0 < sum(own) <= creation.total_time_s < bundle.run.duration_s
+    shown = capfd.readouterr().out
+    for phase in bundle.phases.values():
+        for one in phase.top_functions:
+            assert one.name in shown
 
 
 def test_a_whitelist_says_what_it_did_not_find(capfd: pytest.CaptureFixture[str]) -> None:
@@ -579,7 +584,7 @@ def test_without_a_checkpoint_the_newest_run_is_played_then_the_shipped_policy()
     assert shipped.checkpoint_path is not None
     assert shipped.checkpoint_path.endswith("policy.ts")
     assert said == [f"no `checkpoint` given and no run below ./logs: playing the shipped {shipped.checkpoint_path}"]
-    assert run(["train", TASK, "--num-envs", "2", "--max-iterations", "1", "-q"]) == 0
+    assert run(["train", TASK, "--num-envs", "2", "--max-iterations", "1", "-q", "--no-final-eval"]) == 0
     newest = play()
     assert newest.checkpoint_path is not None
     assert Path(newest.checkpoint_path).match("logs/rsl_rl/*/*/model_final.pt")
@@ -592,8 +597,17 @@ def test_without_a_checkpoint_the_newest_run_is_played_then_the_shipped_policy()
     assert Path(best).match("logs/rsl_rl/*/*/best_model.pt")
 
 
+def test_no_policy_to_play_is_a_missing_file_too() -> None:
+    """Isaac Lab's adapters catch a FileNotFoundError; the command line prints it in one line, as all bad input."""
+    task = "GeneLab-Inverted-Pendulum-Skrl-v0"
+    with pytest.raises(FileNotFoundError, match=f"{task} was never trained below ./logs: pass `checkpoint=FILE`"):
+        resolve_play_checkpoint(None, task, TASKS.get(task).agent)
+    with pytest.raises(UsageError):
+        resolve_play_checkpoint(None, task, TASKS.get(task).agent)
+
+
 def test_a_library_that_is_not_the_tasks_own_finds_its_own_runs() -> None:
-    assert run(["train", TASK, "--num-envs", "2", "--max-iterations", "1", "-q"]) == 0
+    assert run(["train", TASK, "--num-envs", "2", "--max-iterations", "1", "-q", "--no-final-eval"]) == 0
     made = next(Path("logs/rsl_rl").glob("*/*"))
     with pytest.raises(UsageError, match="made with rsl_rl, but this task's agent is of skrl"):
         PlayBenchmark(workload=Workload(task=TASK, num_envs=2, rl_library="skrl"), checkpoint=made).run(

@@ -75,6 +75,11 @@ def answers(args: list[str], capfd: pytest.CaptureFixture[str]) -> str:
     return capfd.readouterr().out
 
 
+def test_python_runs_the_package_as_the_command() -> None:
+    command = [sys.executable, "-m", "genelab", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout.startswith("genelab, version ")
+
+
 def test_list_shows_every_task(capfd: pytest.CaptureFixture[str]) -> None:
     text = answers(["list"], capfd)
     assert all(task in text for task in TASKS.ids())
@@ -273,6 +278,25 @@ def test_wrong_words_are_answered_in_one_line(
     words: list[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert message in fails(["play", *words], capfd)
+
+
+def test_a_gpu_that_is_not_used_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "a card")
+    remark = "genelab: a CUDA device is here and unused: pass --gpu"
+    small = ["--num-envs", "2", "--max-iterations", "1", "-q", "--no-final-eval", "--log-dir"]
+    told = (["play", TASK, "--steps", "2"], ["train", TASK, *small, "a"], ["train", TASK, "--seeds", "1", *small, "b"])
+    for words in told:
+        assert run(words) == 0
+        assert capfd.readouterr().err.splitlines().count(remark) == 1, words
+    for words in (["play", TASK, "--steps", "2"], ["train", TASK, *small, "c"]):
+        assert run([*words, "env.simulation.gpu=false"]) == 0
+        assert remark not in capfd.readouterr().err
 
 
 def test_gpu_without_cuda_is_a_clear_error(capfd: pytest.CaptureFixture[str]) -> None:

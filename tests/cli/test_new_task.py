@@ -126,6 +126,7 @@ def test_a_robot_of_others_becomes_a_project_that_steps(
             "--max-iterations",
             "1",
             "-q",
+            "--no-final-eval",
             "--log-dir",
             str(tmp_path / "run"),
         ]

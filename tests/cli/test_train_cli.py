@@ -15,6 +15,7 @@ from genelab.cli.main import run
 from genelab.cli.progress import duration, line
 from genelab.errors import GenelabError
 from genelab.rl import Progress
+from tests.rl.helpers import same
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 
@@ -25,7 +26,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(*words: str) -> int:
-    return run(["train", TASK, "--num-envs", "4", "--log-dir", "run", *words])
+    """Train without the evaluation that this is not about."""
+    cheap = [] if any("-eval" in word for word in words) else ["--no-final-eval"]
+    return run(["train", TASK, "--num-envs", "4", "--log-dir", "run", *words, *cheap])
 
 
 def params(name: str) -> dict[str, Any]:
@@ -67,7 +70,7 @@ def test_the_lines_it_names_make_the_runs_world_again(capfd: pytest.CaptureFixtu
     assert run([*ways[0][:3], "--episodes", "2", given[2]]) == 2
     message = "trained with env.actions.cart.clip [-2, 2], here none: pass '--env.actions.cart.clip=[-2, 2]'"
     assert message in capfd.readouterr().err
-    assert run(["train", TASK, "--resume", "run", "--steps", "2", "-q"]) == 0
+    assert run(["train", TASK, "--resume", "run", "--steps", "2", "-q", "--no-final-eval"]) == 0
     assert capfd.readouterr().out.splitlines()[-2].endswith(shlex.join(given[1:]))
 
 
@@ -103,9 +106,68 @@ def test_eval_every_beyond_the_budget_evaluates_once_and_says_where_the_best_mod
     assert "best       run/best_model.pt\n" in out
 
 
+def evaluations() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(Path("run/evaluations.json").read_text())
+    return found
+
+
+SHORT = ("--max-iterations", "2", "--seed", "5", "-q", "--env.episode_length_s", "0.2")
+
+
+def test_the_final_policy_is_evaluated_once_and_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    """In its play config, without exploration: what was printed before belongs to a policy that explores."""
+    assert train(*SHORT, "--final-eval") == 0
+    out, err = capfd.readouterr()
+    (found,) = evaluations()
+    assert re.fullmatch(r"final evaluation: return \d\.\d\d( ± \d\.\d\d)? \(10 episodes\)", out.splitlines()[1])
+    assert f"return {found['return_mean']:.2f}" in out
+    assert (found["iteration"], found["episodes"], err) == (2, 10, "")
+    assert json.loads(Path("run/best_model_meta.json").read_text())["metrics"]["return_mean"] == found["return_mean"]
+    assert run(["eval", TASK, "run", "--episodes", "10", "--out", "eval.json", *SHORT[-2:]]) == 0
+    judged = json.loads(Path("eval.json").read_text())["metrics"]
+    assert judged["return_mean"] == pytest.approx(found["return_mean"])
+
+
+def test_what_was_evaluated_at_the_end_already_is_not_evaluated_again(capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(*SHORT, "--eval-every", "1", "--eval-episodes", "3") == 0
+    assert [one["iteration"] for one in evaluations()] == [1, 2]
+    assert f"final evaluation: return {evaluations()[-1]['return_mean']:.2f}" in capfd.readouterr().out
+
+
+def test_the_final_evaluation_changes_neither_the_weights_nor_what_is_resumed() -> None:
+    for final, name in (("--final-eval", "a"), ("--no-final-eval", "b")):
+        assert train(*SHORT, final) == 0
+        Path("run").rename(name)
+    assert same(Path("a/model_final.pt"), Path("b/model_final.pt"))
+    first, second = (torch.load(f"{name}/resume.pt", weights_only=True) for name in "ab")
+    assert torch.equal(first["torch_rng"], second["torch_rng"])
+    for name in "ab":
+        assert run(["train", TASK, "--resume", name, "--max-iterations", "3", "-q", "--eval-episodes", "2"]) == 0
+    assert same(Path("a/model_final.pt"), Path("b/model_final.pt"))
+    assert [one["iteration"] for one in json.loads(Path("a/evaluations.json").read_text())] == [2, 3]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no such joint"), GenelabError("no such joint"), KeyboardInterrupt()])
+def test_a_final_evaluation_that_fails_does_not_cost_the_run(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("genelab.rl.eval_callback.evaluate", fail)
+    assert train(*SHORT, "--final-eval") == 0
+    out, err = capfd.readouterr()
+    (remark,) = err.splitlines()
+    assert remark.startswith("genelab: no final evaluation: ")
+    assert "no such joint" in remark or remark.endswith(": interrupted")
+    assert "final evaluation" not in out
+    assert json.loads(Path("run/run.json").read_text())["status"] == "completed"
+    assert Path("run/model_final.pt").is_file()
+
+
 def test_resume_goes_on_in_the_same_directory(capfd: pytest.CaptureFixture[str]) -> None:
     assert train("--max-iterations", "1") == 0
-    assert run(["train", TASK, "--resume", "run", "--max-iterations", "3"]) == 0
+    assert run(["train", TASK, "--resume", "run", "--max-iterations", "3", "--no-final-eval"]) == 0
     told = re.search(
         r"completed: 3 iterations, 288 env steps, 192 of them now in [\d.]+ s \(([\d,]+) env steps per second\)",
         capfd.readouterr().out,
@@ -166,7 +228,8 @@ def test_progress_beyond_the_budget_is_not_more_than_all_of_it() -> None:
         (("--agent.algorithm.gama", "1"), "agent.algorithm.gama: no such key. Did you mean 'gamma'"),
         (("--checkpoint", "nothing.pt"), "nothing.pt: no such checkpoint"),
         (("--checkpoint", "pretrained"), "policy.ts is an exported policy, which cannot learn; give a checkpoint"),
-        (("--eval-episodes", "3"), "--eval-episodes, --eval-num-envs and --eval-seed need --eval-every K"),
+        (("--no-final-eval", "--eval-seed", "3"), "--eval-num-envs and --eval-seed go without --no-final-eval"),
+        (("--no-final-eval", "--eval-every", "3"), "--eval-every evaluates the final policy, too"),
         (("--env.seed", "4"), "env.seed: a training decides this itself: pass --seed"),
         (("--seeds", "1,2", "--env.seed=4"), "env.seed: a training decides this itself: pass --seed"),
         (("--vis", "--headless"), "--vis and --headless exclude each other"),
@@ -183,7 +246,7 @@ def test_wrong_words(words: tuple[str, ...], message: str, capfd: pytest.Capture
 
 
 def test_weights_of_another_network_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", TASK, "--num-envs", "4", "--log-dir", "first", "--max-iterations", "1", "-q"]) == 0
+    assert run(["train", TASK, "--num-envs", "4", "--log-dir", "first", "--steps", "1", "-q", "--no-final-eval"]) == 0
     capfd.readouterr()
     assert train("--checkpoint", "first", "--agent.actor.hidden_dims", "[8]", "-q") == 2
     err = capfd.readouterr().err
@@ -211,7 +274,7 @@ def test_resume_takes_no_other_config(capfd: pytest.CaptureFixture[str]) -> None
 
 def test_weights_to_start_from_are_found_by_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, before any child starts: to a second seed, `latest` would be the first."""
-    assert run(["train", TASK, "--num-envs", "4", "--max-iterations", "1", "-q"]) == 0
+    assert run(["train", TASK, "--num-envs", "4", "--max-iterations", "1", "-q", "--no-final-eval"]) == 0
     made = next(Path("logs/rsl_rl").glob("*/*/model_final.pt")).absolute()
     given: list[Any] = []
 
@@ -240,7 +303,7 @@ def test_a_line_of_progress() -> None:
         collect_fps=60000.0, total_fps=24000.0, learn_share=0.6, return_mean=12.345, length_mean=310.4,
     )  # fmt: skip
     assert line(progress) == (
-        "iteration 50/200 · 25% · ETA 1:30 · return 12.35 · length 310 · "
+        "iteration 50/200 · 25% · ETA 1:30 · return 12.35 (exploring) · length 310 · "
         "24,000 steps/s (collecting 60,000, learning 60% of the time)"
     )
     assert (duration(59.6), duration(3725)) == ("1:00", "1:02:05")
@@ -248,7 +311,7 @@ def test_a_line_of_progress() -> None:
 
 def test_the_published_settings_are_a_task_of_their_own(capfd: pytest.CaptureFixture[str]) -> None:
     """One flag trains with them; the lines it prints judge and play the policy in the same world."""
-    words = ["--num-envs", "4", "--log-dir", "run", "--max-iterations", "1", "--quiet"]
+    words = ["--num-envs", "4", "--log-dir", "run", "--max-iterations", "1", "--quiet", "--no-final-eval"]
     assert run(["train", "genelab-velocity-flat-unitree-go1-v0", "--published", *words]) == 0
     judge = capfd.readouterr().out.splitlines()[-2].partition("genelab ")[2].split()
     assert judge[1].lower() == "genelab-velocity-flat-unitree-go1-v0@published"

@@ -117,6 +117,8 @@ def test_what_torch_was_built_for_and_what_is_there(
     assert words in check.detail
     assert bool(check.mend) == (status == "note")
     assert base_works(lines)
+    use = [(one.status, one.mend) for one in lines if (one.group, one.name) == ("gpu", "in use")]
+    assert use == [("note", "genelab train TASK --gpu")] * bool(gpus)
 
 
 def test_drawing_needs_one_of_two_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

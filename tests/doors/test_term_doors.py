@@ -37,7 +37,7 @@ def weights(path: str) -> dict[str, Any]:
 
 def assert_resumes(task: str, file: str) -> None:
     """A run that stopped in mid-episode ends with the weights of one that did not."""
-    train = ("train", task, "--import", file, "--quiet")
+    train = ("train", task, "--import", file, "--quiet", "--no-final-eval")
     genelab(*train, "--max-iterations", "3", "--log-dir", "whole")
     genelab(*train, "--max-iterations", "2", "--log-dir", "run")
     genelab(*train, "--resume", "run", "--max-iterations", "3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from genelab.rl.launch.seeds import train_seeds
 from genelab.rl.rank import Rank
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
-TRAIN = ["train", TASK, "--num-envs", "8", "--max_iterations", "1"]
+TRAIN = ["train", TASK, "--num-envs", "8", "--max_iterations", "1", "--no-final-eval"]
 
 KEEP_WEIGHTS = """
 import os
@@ -120,14 +121,18 @@ def test_each_seed_is_the_run_it_would_be_alone_and_one_that_fails_stops_none(
     parent.mkdir()
     (parent / "seed_2").write_text("in the way")
     words = ["--seeds", "1,2,3", "--parallel", "2", "--log-dir", str(parent), "agent.algorithm.learning_rate=0.002"]
-    assert run([*TRAIN, *words]) == 1
+    assert run([*TRAIN, *words, "--final-eval", "--eval-episodes", "2"]) == 1
     captured = capfd.readouterr()
     assert "seed 2 failed, exit code 2: genelab: --log-dir: cannot write to" in captured.out
     assert "seed 3: completed · iteration 1/1" in captured.err
     for seed in (1, 3):
         path = parent / f"seed_{seed}"
         assert (record(path)["seed"], record(path)["status"], record(path)["num_envs"]) == (seed, "completed", 8)
-        assert "completed: 1 iteration, 192 env steps" in (parent / f"seed_{seed}.log").read_text()
+        log = (parent / f"seed_{seed}.log").read_text()
+        assert "completed: 1 iteration, 192 env steps" in log
+        final = re.search(r"final evaluation: return (\d+\.\d\d)", log)
+        assert final is not None
+        assert f"│ {final[1]} " in captured.out  # in the table, beside the return while exploring
         assert load_json(path / "params" / "agent.json").algorithm.learning_rate == 0.002
         cores = len(os.sched_getaffinity(0))
         assert load_json(path / "params" / "env.json").simulation.threads == max(1, cores // 2)
@@ -206,7 +211,9 @@ def test_ray_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, cap
 
 def test_ranks_share_the_environments_and_end_with_the_same_weights(capfd: pytest.CaptureFixture[str]) -> None:
     Path("keep_weights.py").write_text(KEEP_WEIGHTS)
-    assert run([*TRAIN, "--ranks", "2", "--log-dir", "run", "--import", "keep_weights.py", "--seed", "7"]) == 0
+    train = [word for word in TRAIN if word != "--no-final-eval"]  # several processes leave it out
+    assert run([*train, "--ranks", "2", "--log-dir", "run", "--import", "keep_weights.py", "--seed", "7"]) == 0
+    assert not Path("run/evaluations.json").exists()
     captured = capfd.readouterr()
     assert captured.out.count("completed: 1 iteration, 192 env steps") == 1
     assert captured.err.count("iteration 1/1") == 1

@@ -49,6 +49,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def train(*words: str, iterations: int = 3) -> int:
     budget = ["--num-envs", "8", "--max-iterations", str(iterations), "--seed", "3"]
+    budget += [] if "--eval-every" in words else ["--no-final-eval"]
     return run(["train", TASK, *budget, "--log-dir", "run", "-q", *words])
 
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from rsl_rl.env import VecEnv
 from rsl_rl.models import MLPModel
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensordict import TensorDict
 
+import genelab
 from genelab import TASKS
 from genelab.config import load_json
 from genelab.envs import ManagerBasedRlEnv, rl_cfg
@@ -193,6 +195,11 @@ def test_a_second_stage_may_see_more() -> None:
         assert not after[name][:, 4:7].any()
 
 
+def test_the_wrapper_is_an_environment_of_rsl_rl() -> None:
+    env = play_env(num_envs=2)
+    assert isinstance(RslRlVecEnvWrapper(env, None), VecEnv)
+
+
 def test_new_columns_are_normalised_by_their_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """First 4 iterations of 24 steps of 16 robots, 1536 rows; then one more, in which columns 4 to 6 are new."""
     alone = {"agent.algorithm.symmetry_cfg": "null"}  # without what the mirror image would have been
@@ -295,16 +302,16 @@ def test_the_speed_of_a_resumed_run_is_that_of_its_last_part() -> None:
 
 
 def test_a_resumed_run_tells_its_first_command_and_the_time_of_all_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["genelab", "train", "it"])
+    monkeypatch.setattr(sys, "argv", ["/home/me/.venv/bin/genelab", "train", "it", "--x=[1, 2]"])
     first = train("run", iterations=1)
     state = torch.load(first.path / "resume.pt", weights_only=True)
     assert 0.0 < state["monitor"]["seconds"] < 600.0
     state["monitor"]["seconds"] += 1000.0
     torch.save(state, first.path / "resume.pt")
-    monkeypatch.setattr(sys, "argv", ["genelab", "train", "--resume", "run"])
+    monkeypatch.setattr(sys, "argv", [genelab.__file__.replace("__init__", "__main__"), "train", "--resume", "run"])
     resume_task(first.path, max_iterations=2)
     record = json.loads((first.path / "run.json").read_text())
-    assert record["command"] == "genelab train it"
+    assert record["command"] == "genelab train it '--x=[1, 2]'"
     assert record["resumed_with"] == "genelab train --resume run"
     assert record["resumed_from"] == "model_final.pt"
     assert 1000.0 < record["wall_seconds"] < 1600.0

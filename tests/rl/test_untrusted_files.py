@@ -73,7 +73,7 @@ def test_a_link_out_of_a_run_is_not_written_through(home: Path, refused: Callabl
 
 
 def resume(*more: str) -> list[str]:
-    return ["train", TASK, "--resume", "run", "--max-iterations", "3", "--quiet", *more]
+    return ["train", TASK, "--resume", "run", "--max-iterations", "3", "--quiet", "--no-final-eval", *more]
 
 
 def edit(file: Path, *path: str, value: Any) -> None:

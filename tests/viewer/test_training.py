@@ -46,7 +46,7 @@ def test_a_training_that_is_watched_learns_the_same(
     monkeypatch.setattr(web.WebViewer, "_draw", note)
     monkeypatch.setattr(web.WebViewer, "__init__", make_watched)
     monkeypatch.setattr(web, "_FRAME", 0.0)
-    words = ["train", PENDULUM, "--num-envs", "4", "--max-iterations", "2", "--seed", "3", "-q"]
+    words = ["train", PENDULUM, "--num-envs", "4", "--max-iterations", "2", "--seed", "3", "-q", "--no-final-eval"]
     assert run([*words, "--log-dir", "unseen"]) == 0
     assert drawn == []
     assert run([*words, "--log-dir", "seen", "--viewer", "web", "--port", str(free_port())]) == 0

@@ -29,6 +29,10 @@ FILM_STEPS = 250
 """Control steps of a film, unless its config says otherwise."""
 
 
+class NoCheckpointError(UsageError, FileNotFoundError):
+    """No policy to play was given, trained or shipped; a FileNotFoundError as well, as in Isaac Lab."""
+
+
 def resolve_play_checkpoint(
     checkpoint: str | Path | None,
     task: str,
@@ -52,7 +56,7 @@ def resolve_play_checkpoint(
         return path
     shipped = None if best else pretrained_policy(task)
     if shipped is None:
-        raise UsageError(
+        raise NoCheckpointError(
             f"{task} was never trained below ./logs: pass `checkpoint=FILE` or RUN_DIR, or train it with genelab train"
         )
     notify(f"no `checkpoint` given and no run below ./logs: playing the shipped {shipped}")

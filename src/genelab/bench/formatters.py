@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genelab.bench.schema import Bundle, MeanStd, PlayBundle, Scalar, StartupBundle, TrainingBundle, workflow_of
 from genelab.bench.serialize import to_dict, write_bundle
 from genelab.config import atomic_write_text
 from genelab.errors import GenelabError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 DEFAULT_OUT = Path("logs/benchmark")
 _COVERED = {"runtime": "env.step alone", "play": "policy and env.step", "training": "rollouts and updates"}
@@ -128,7 +131,22 @@ def _summary(bundle: Bundle, output: Output) -> None:
     console = Console(width=max(120, Console().width), color_system=None)
     with console.capture() as captured:
         console.print(table)
+        if isinstance(bundle, StartupBundle):
+            console.print(_functions(bundle))
     output.echo(captured.get().rstrip())
+
+
+def _functions(bundle: StartupBundle) -> Table:
+    """The functions that took most of each phase."""
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    columns = [Column(name, no_wrap=True) for name in ("phase", "own, s", "with calls, s", "calls")]
+    table = Table(*columns, Column("function", overflow="fold"))
+    for name, phase in bundle.phases.items():
+        for one in phase.top_functions:
+            table.add_row(name, _text(one.own_time_s), _text(one.cum_time_s), f"{one.calls:,}", Text(one.name))
+    return table
 
 
 def headline(bundle: Bundle) -> list[str]:

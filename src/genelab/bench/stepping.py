@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from genelab.bench.metrics import StepTimes, SuccessCount
+from genelab.bench.metrics import StepTimes, SuccessCount, mean_std
 from genelab.envs import StepResult, Watcher
 from genelab.rl.backends.base import InferenceSetup
 from genelab.rl.episodes import SUCCESS, Episodes
@@ -131,6 +131,11 @@ class PlayRecord:
     lengths: list[int] = field(default_factory=list)
     success: SuccessCount | None = None
     """None if no step told of success, or no episode counts."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Unpack into step times, reward, episode length (mean and spread) and success rate, as Isaac Lab's loop."""
+        rate = None if self.success is None else self.success.rate
+        return iter((self.step_times, mean_std(self.returns), mean_std(self.lengths), rate))
 
     def close(self, book: Episodes, quota: int) -> None:
         """Keep the first `quota` episodes of every environment; all first ones before the second ones."""

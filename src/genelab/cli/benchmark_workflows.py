@@ -18,6 +18,7 @@ from genelab.cli.command import (
     TaskCommand,
     add_options,
     best_option,
+    checkpoint_words,
     echo,
     say,
     shortcut_overrides,
@@ -161,11 +162,14 @@ def training(
 @num_envs_option(64)
 @step_options
 @library_option
-@click.option("--checkpoint", metavar="CKPT", help="As for genelab eval [the task's newest run].")
+@checkpoint_words(required=False)
 @best_option
 @benchmark_film_options
 def play(num_steps: int, warmup_steps: int, checkpoint: str | None, best: bool, **options: Any) -> None:
-    """Measure how fast a trained policy acts in TASK, `env.step` included, and what it earns."""
+    """Measure how fast a trained policy acts in TASK, `env.step` included, and what it earns.
+
+    CKPT is as for genelab eval, or the task's newest run.
+    """
     workload, output = _prepare(options)
     from genelab.bench import PlayBenchmark
 

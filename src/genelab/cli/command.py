@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -133,6 +135,28 @@ def task_argument(function: Function) -> Function:
     return click.argument("task", metavar="TASK")(import_option(function))
 
 
+def checkpoint_words(*, required: bool) -> Callable[[Function], Function]:
+    """Decorate a command with the argument CKPT and the option --checkpoint, which are two names of one thing."""
+
+    def decorate(function: Function) -> Function:
+        @click.argument("ckpt", metavar="CKPT" if required else "[CKPT]", required=False)
+        @click.option("--checkpoint", metavar="CKPT", help="The same as the argument CKPT.")
+        @functools.wraps(function)
+        def command(*args: Any, ckpt: str | None, checkpoint: str | None, **options: Any) -> Any:
+            if ckpt is not None and checkpoint is not None:
+                raise click.UsageError(f"CKPT and --checkpoint are the same, got {ckpt} and {checkpoint}: pass one")
+            found = checkpoint if ckpt is None else ckpt
+            if required and found is None:
+                raise click.UsageError(
+                    "Missing argument 'CKPT': a file, a run directory, latest, pretrained or an address"
+                )
+            return function(*args, checkpoint=found, **options)
+
+        return cast(Function, command)
+
+    return decorate
+
+
 def best_option(function: Function) -> Function:
     """The flag that takes the best checkpoint of a run."""
     text = "Of a run directory or latest, the checkpoint with the best evaluation in training."
@@ -187,14 +211,18 @@ def _import_modules(ctx: click.Context, param: click.Parameter, modules: Sequenc
 
 
 def say(message: str) -> None:
-    """A remark to the user, beside the output."""
+    """Print a remark to the user on the standard error output, above a live display if there is one."""
     context = click.get_current_context(silent=True)
     echo(f"genelab: {in_flags(message, context.command) if context else message}", err=True)
 
 
 def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
     """Print text, and as an escape what a terminal would act on: names and messages may be others'."""
-    click.echo(printable(text, keep="\n"), nl=nl, err=err)
+    if err and sys.stderr is None:
+        return
+    # Not click's `err=True`, which looks for the file behind the stand-in that a live display puts in the place of
+    # stderr while it runs: what it writes there stands in the display's line, and is written over.
+    click.echo(printable(text, keep="\n"), nl=nl, file=sys.stderr if err else None)
 
 
 def show(table: Table) -> None:

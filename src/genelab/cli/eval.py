@@ -14,6 +14,7 @@ from genelab.cli.command import (
     SEED,
     TaskCommand,
     best_option,
+    checkpoint_words,
     echo,
     say,
     shortcut_overrides,
@@ -32,13 +33,18 @@ if TYPE_CHECKING:
 
 @click.command("eval", cls=TaskCommand, help=f"Judge the policy CKPT by full episodes of TASK.\n\n{CHECKPOINT_HELP}")
 @task_argument
-@click.argument("checkpoint", metavar="CKPT")
+@checkpoint_words(required=True)
 @best_option
 @click.option("--num-envs", type=click.IntRange(min=1), default=64, help="Environments side by side [64].")
 @click.option("--episodes", type=click.IntRange(min=1), default=100, help="Episodes in all [100].")
 @click.option("--seed", type=SEED, default=0, help="Seed of the evaluation [0].")
 @click.option("--deterministic/--stochastic", default=True, help="The policy's mean, or samples [deterministic].")
-@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("eval.json"), help="[eval.json]")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where the report goes [eval.json, in the run directory that CKPT is of or lies in].",
+)
 @click.option("--max-steps", type=click.IntRange(min=1), help="Stop after this many control steps.")
 @click.option(
     "--probe/--no-probe", default=True, help="Judge commands by their probes, too: a velocity by direction [probe]."
@@ -65,7 +71,7 @@ def command(
     episodes: int,
     seed: int,
     deterministic: bool,
-    out: Path,
+    out: Path | None,
     max_steps: int | None,
     probe: bool,
     physics: str,
@@ -82,6 +88,7 @@ def command(
     if everywhere:
         options["engine"] = None
     changes = {**shortcut_overrides(options), **overrides}
+    out = _home(task, checkpoint, best) / "eval.json" if out is None else out
     from genelab.rl import EvalSettings, evaluate_task
 
     settings = EvalSettings(
@@ -119,6 +126,17 @@ def command(
         one["wall_clock_seconds"] + one.get("robustness", {}).get("wall_clock_seconds", 0.0) for one in reports.values()
     )
     echo(f"written to {out} after {seconds:.1f} s")
+
+
+def _home(task: str, checkpoint: str, best: bool) -> Path:
+    """Return the run directory that a checkpoint lies in, where `genelab report` looks; else the working directory."""
+    from genelab.rl.fetch import is_uri
+    from genelab.rl.locate import find_checkpoint
+
+    if checkpoint == "pretrained" or is_uri(checkpoint):
+        return Path()
+    home = find_checkpoint(task, checkpoint, best=best).parent
+    return home if (home / "run.json").is_file() else Path()
 
 
 def _draw_robustness(report: dict[str, Any], path: Path) -> None:

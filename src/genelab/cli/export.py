@@ -15,6 +15,7 @@ from genelab.cli.command import (
     TaskCommand,
     assets_option,
     best_option,
+    checkpoint_words,
     echo,
     say,
     shortcut_overrides,
@@ -50,7 +51,7 @@ def _about(target: TargetEntry) -> str:
     f"With --for the files of a deploy stack are written into the directory --out.\n\n{CHECKPOINT_HELP}",
 )
 @task_argument
-@click.argument("checkpoint", metavar="CKPT")
+@checkpoint_words(required=True)
 @best_option
 @click.option(
     "--format",

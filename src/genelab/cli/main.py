@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from genelab.cli.process import Output, leave_on_signals, stop_on_signals
+from genelab.cli.process import Output, StandardError, leave_on_signals, stop_on_signals
 
 TYPE_CHECKING = False  # as in `typing`, which takes time to import
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def main(args: Sequence[str] | None = None) -> None:
     stop_on_signals()
     import logging
 
-    logging.basicConfig(format="genelab: %(message)s", level=logging.WARNING)
+    logging.basicConfig(format="genelab: %(message)s", level=logging.WARNING, stream=StandardError())
     for handler in logging.getLogger().handlers:
         handler.addFilter(_as_text)
     output = Output()

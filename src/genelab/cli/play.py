@@ -15,6 +15,7 @@ from genelab.cli.command import (
     InputFile,
     TaskCommand,
     best_option,
+    checkpoint_words,
     echo,
     say,
     shortcut_overrides,
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
 @click.option(
     "--agent",
     type=click.Choice(["zero", "random", "trained"]),
-    help="Who acts: zero actions (default), random ones in [-1, 1], or a checkpoint's policy.",
+    help="Who acts: zero actions (default without CKPT), random ones in [-1, 1], or the policy CKPT (default with "
+    "it) [pretrained, if there is one].",
 )
-@click.option("--checkpoint", metavar="CKPT", help="Policy for --agent trained [pretrained, if there is one].")
+@checkpoint_words(required=False)
 @best_option
 @click.option(
     "--replay",

@@ -96,6 +96,15 @@ class Output:
         return code or 1
 
 
+class StandardError:
+    """The standard error output as it is now: a live display takes its place while it runs."""
+
+    def write(self, text: str) -> None:
+        """Write to whatever `sys.stderr` is."""
+        if sys.stderr is not None:
+            sys.stderr.write(text)
+
+
 class _Unstoppable(io.FileIO):
     """A file whose writes go to nowhere after the first one that fails."""
 

@@ -1,4 +1,4 @@
-"""Progress on a terminal, as one live line, and elsewhere, as plain lines now and then."""
+"""Progress on a terminal, as two live lines, and elsewhere, as plain lines now and then."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PLAIN_SECONDS = 10.0
 """Time between two plain lines."""
+_SEPARATOR = " · "
 
 
 @contextmanager
@@ -49,9 +50,16 @@ def train_progress(*, quiet: bool) -> Iterator[Callable[[Progress], None]]:
     elif sys.stderr.isatty():
         from rich.console import Console
         from rich.live import Live
+        from rich.text import Text
 
-        with Live("", console=Console(stderr=True), refresh_per_second=4) as live:
-            yield lambda progress: live.update(line(progress))
+        console = Console(stderr=True)
+
+        def show(progress: Progress) -> None:
+            # Cropped as well, for the terminal may become narrower before the next iteration.
+            live.update(Text("\n".join(live_lines(progress, console.width)), no_wrap=True, overflow="crop"))
+
+        with Live("", console=console, refresh_per_second=4) as live:
+            yield show
     else:
         yield _plain()
 
@@ -71,14 +79,43 @@ def _plain() -> Callable[[Progress], None]:
 
 def line(progress: Progress) -> str:
     """One line: how far, how long, how good, how fast."""
-    parts = [f"{progress.unit.removesuffix('s')} {progress.done:,}/{progress.total:,}"]
-    parts.append(f"{min(progress.done / progress.total, 1.0):.0%}")  # a library may end on a whole rollout beyond it
-    parts.append(f"ETA {duration(progress.eta)}")
-    if progress.return_mean is not None and progress.length_mean is not None:
-        parts.append(f"return {progress.return_mean:.2f}")
-        parts.append(f"length {progress.length_mean:.0f}")
-    parts.append(f"{progress.total_fps:,.0f} steps/s (collecting {progress.collect_fps:,.0f}, ")
-    return " · ".join(parts) + f"learning {progress.learn_share:.0%} of the time)"
+    speed = f"{_speed(progress)} (collecting {progress.collect_fps:,.0f}, {_learning(progress)})"
+    return _SEPARATOR.join([*_how_far(progress), *_how_good(progress), speed])
+
+
+def live_lines(progress: Progress, width: int) -> list[str]:
+    """Two lines of at most `width` characters; what has no room is left out, the last first."""
+    first = [*_how_far(progress), _speed(progress)]
+    second = [*_how_good(progress), _learning(progress), f"collecting {progress.collect_fps:,.0f} steps/s"]
+    return [_fitted(first, width), _fitted(second, width)]
+
+
+def _fitted(parts: Sequence[str], width: int) -> str:
+    count = len(parts)
+    while count > 1 and len(_SEPARATOR.join(parts[:count])) > width:
+        count -= 1
+    return _SEPARATOR.join(parts[:count])[:width]
+
+
+def _how_far(progress: Progress) -> list[str]:
+    share = min(progress.done / progress.total, 1.0)  # a library may end on a whole rollout beyond it
+    done = f"{progress.unit.removesuffix('s')} {progress.done:,}/{progress.total:,}"
+    return [done, f"{share:.0%}", f"ETA {duration(progress.eta)}"]
+
+
+def _how_good(progress: Progress) -> list[str]:
+    """The return of a policy that explores, in episodes that began with earlier weights: less than it is worth."""
+    if progress.return_mean is None or progress.length_mean is None:
+        return []
+    return [f"return {progress.return_mean:.2f} (exploring)", f"length {progress.length_mean:.0f}"]
+
+
+def _speed(progress: Progress) -> str:
+    return f"{progress.total_fps:,.0f} steps/s"
+
+
+def _learning(progress: Progress) -> str:
+    return f"learning {progress.learn_share:.0%} of the time"
 
 
 def duration(seconds: float) -> str:
@@ -117,12 +154,13 @@ def seeds_table(runs: Sequence[SeedRun]) -> Table:
     """How far each seed is."""
     from rich.table import Table
 
-    table = Table("seed", "state", "progress", "return", "ETA", "time")
+    table = Table("seed", "state", "progress", "return (exploring)", "final return", "ETA", "time")
     for run in runs:
-        cells = ["", "", ""]
+        final = run.final_return
+        cells = ["", "", "" if final is None else f"{final:.2f}", ""]
         if (progress := run.progress) is not None:
             cells[0] = f"{progress.done:,}/{progress.total:,} {progress.unit}"
             cells[1] = "" if progress.return_mean is None else f"{progress.return_mean:.2f}"
-            cells[2] = duration(progress.eta) if run.state == "running" else ""
+            cells[3] = duration(progress.eta) if run.state == "running" else ""
         table.add_row(str(run.seed), run.state, *cells, duration(run.seconds))
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,11 @@ _SHORT = {"env.simulation.engine": "engine", "env.simulation.dt": "dt"}
     type=click.IntRange(min=1),
     help="Evaluate every K iterations (a rollout and what is learned from it) and after the last; keep the best model.",
 )
+@click.option(
+    "--final-eval/--no-final-eval",
+    default=True,
+    help="Evaluate the final policy and print its return; not with --prof or on several devices [on].",
+)
 @click.option("--eval-episodes", type=click.IntRange(min=1), default=10, help="Episodes per evaluation [10].")
 @click.option(
     "--eval-num-envs",
@@ -118,6 +124,7 @@ def command(
     resume: Path | None,
     logger: LoggerName | None,
     eval_every: int | None,
+    final_eval: bool,
     eval_episodes: int,
     eval_num_envs: int | None,
     eval_seed: int,
@@ -130,8 +137,10 @@ def command(
         task = ctx.params["task"] = task + PUBLISHED
     if max_iterations is not None and steps is not None:
         raise click.UsageError("--steps is another name for --max-iterations: pass one of them")
-    if eval_every is None and any(_given(ctx, name) for name in ("eval_episodes", "eval_num_envs", "eval_seed")):
-        raise click.UsageError("--eval-episodes, --eval-num-envs and --eval-seed need --eval-every K")
+    if not final_eval and eval_every is not None:
+        raise click.UsageError("--eval-every evaluates the final policy, too: leave out --no-final-eval")
+    if not final_eval and any(_given(ctx, name) for name in ("eval_episodes", "eval_num_envs", "eval_seed")):
+        raise click.UsageError("--eval-episodes, --eval-num-envs and --eval-seed go without --no-final-eval")
     film = training_film_from(options)
     viewer = viewer_from(options)
     changes = {**shortcut_overrides(options), **overrides}
@@ -163,16 +172,18 @@ def command(
     from genelab.rl import EvalSettings, resume_task, train_task
     from genelab.rl.launch.children import tell_launcher
 
-    evaluation = None
+    profile = profile_from(options)
+    evaluation = EvalSettings(episodes=eval_episodes, num_envs=eval_num_envs, seed=eval_seed, quiet=quiet)
     if eval_every is not None:
-        evaluation = EvalSettings(
-            every=eval_every, episodes=eval_episodes, num_envs=eval_num_envs, seed=eval_seed, quiet=quiet
-        )
+        evaluation = replace(evaluation, every=eval_every)
+    else:  # what it finds is printed with the result
+        evaluation = replace(evaluation, num_envs=eval_num_envs or eval_episodes, quiet=True)
+    evaluates = eval_every is not None or (final_eval and profile is None and rank.alone)
     common: dict[str, Any] = {
         "max_iterations": budget,
-        "evaluation": evaluation,
+        "evaluation": evaluation if evaluates else None,
         "film": film,
-        "profile": profile_from(options),
+        "profile": profile,
         "nan_guard": nan_guard,
         "notify": say if rank.leads else lambda message: None,
     }
@@ -203,6 +214,8 @@ def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
     here = f", {result.env_steps_here:,} of them now" if result.env_steps_here != result.env_steps else ""
     effort = f"{result.spent:,} {unit}, {result.env_steps:,} env steps{here} in {result.seconds:.1f} s"
     echo(f"{result.status}: {effort} ({rate:,.0f} env steps per second)")
+    if result.final is not None:
+        echo(f"final evaluation: {_evaluated(result.final)}")
     echo(f"run        {result.path}")
     echo(f"checkpoint {result.checkpoint}")
     if result.best is not None:
@@ -217,6 +230,14 @@ def _print(task: str, result: TrainResult, *, resumable: bool) -> None:
     world = "".join(f" {shlex.quote(word)}" for word in _world(task, result.overrides))
     echo(f"judge it:   genelab eval {task} {shlex.quote(str(result.checkpoint))}{world}")
     echo(f"look at it: genelab play {task} {checkpoint}{world}")
+
+
+def _evaluated(found: Mapping[str, Any]) -> str:
+    """The mean return with its 95 % interval, over how many episodes, and how many of them succeeded."""
+    count, success, interval = found["episodes"], found["success_rate"], found["return_ci95"]
+    spread = "" if interval is None else f" ± {(interval[1] - interval[0]) / 2:.2f}"
+    text = f"return {found['return_mean']:.2f}{spread} ({count} episode{'' if count == 1 else 's'})"
+    return text if success is None else f"{text}, success {success:.0%}"
 
 
 def _world(task: str, overrides: Mapping[str, Any]) -> list[str]:

@@ -158,6 +158,8 @@ def _gpu(torch: Callable[[], Answer]) -> Iterator[Check]:
     gpus, cuda, driver = answer.found["gpus"], answer.found["cuda"], has_nvidia_driver()
     if gpus:
         yield Check(group="gpu", name="cuda", status="ok", detail=f"CUDA {cuda}: {', '.join(gpus)}")
+        detail, mend = "tasks run on the CPU unless the GPU is asked for", "genelab train TASK --gpu"
+        yield Check(group="gpu", name="in use", status="note", detail=detail, mend=mend)
     elif driver and cuda is None:
         yield Check(
             group="gpu",

@@ -23,6 +23,7 @@ from genelab.rl.nan_guard import NanGuard, Replay, load_replay
 from genelab.rl.policies import load_policy, random_policy, zero_policy
 from genelab.rl.profiling import ProfileCfg, Tracer, profiler
 from genelab.rl.rollout import Rollout
+from genelab.sim.engine import remark_on_idle_gpu
 from genelab.viewer import Film, FilmCfg, Onlooker, ViewerCfg, has_display, open_viewer
 
 DUMPS = Path("logs/play")
@@ -93,6 +94,7 @@ def play_task(
             notify(f"`{option}` is for RL tasks; {task_id} is a scene and ignores it")
         agent, checkpoint, best, num_envs, profile = None, None, False, None, None
     configure(env_cfg, cfg.agent, overrides)
+    remark_on_idle_gpu(env_cfg.simulation, overrides, notify)
     agent = agent or ("trained" if checkpoint is not None else "zero")
     policy = _find_policy(task_id, agent, checkpoint, best)
     asked = "env.simulation.vis" in overrides

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,16 @@ def versions() -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = None
     return found
+
+
+def command_line() -> str:
+    """Return the command of this process, to be typed again and read by others: without where its program lies."""
+    program = Path(sys.argv[0])
+    if program.is_relative_to(Path(genelab.__file__).parent):  # python -m genelab
+        program = Path("genelab")
+    elif program.is_absolute():
+        program = Path(program.name)
+    return shlex.join([str(program), *sys.argv[1:]])
 
 
 def hardware() -> dict[str, Any]:

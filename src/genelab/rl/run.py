@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import platform
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Literal
 from genelab.config import atomic_write_text, dump_json, expect, read_json
 from genelab.config.files import inside, remove_leftovers, temporary_name
 from genelab.errors import GenelabError, UsageError
-from genelab.rl.provenance import genelab_revision, git_revision, hardware, versions
+from genelab.rl.provenance import command_line, genelab_revision, git_revision, hardware, versions
 
 Status = Literal["running", "completed", "interrupted", "failed"]
 LOCK_FILE = ".lock"
@@ -247,7 +246,7 @@ class RunDirectory:
             **facts,
             "pid": os.getpid(),
             "host": platform.node(),
-            "command": facts.get("command") or " ".join(sys.argv),
+            "command": facts.get("command") or command_line(),
             "status": "running",
             "started_at": _now(),
             "ended_at": None,
@@ -261,7 +260,7 @@ class RunDirectory:
 
     def go_on(self, checkpoint: str, seconds: float, **facts: Any) -> None:
         """Say that the run goes on from its checkpoint of so many seconds; its command stays the first one."""
-        told = {"resumed_from": checkpoint, "resumed_with": " ".join(sys.argv)}
+        told = {"resumed_from": checkpoint, "resumed_with": command_line()}
         self._seconds_before = seconds
         self.start(**facts, **told, command=self.record.get("command"))
 

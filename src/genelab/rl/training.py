@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +42,7 @@ from genelab.rl.rank import FollowerMonitor, Rank
 from genelab.rl.run import RunDirectory, Status
 from genelab.rl.stop import stop_on_signals
 from genelab.rl.world import eval_needs, world_of_run
+from genelab.sim.engine import remark_on_idle_gpu
 from genelab.viewer import ViewerCfg
 
 UNCONVERGED_SHARE = 0.01
@@ -67,7 +69,9 @@ class TrainResult:
     env_steps_here: int
     """Those of them since it was resumed."""
     seconds: float
-    """How long it took, since it was resumed."""
+    """How long it took, since it was resumed; evaluations do not count."""
+    final: Mapping[str, Any] | None = None
+    """What the evaluation after the last iteration found, as in `evaluations.json`; None without one."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """What the run's config was changed by, also if the run was resumed."""
     traces: Sequence[Path] = ()
@@ -136,6 +140,8 @@ class Training:
         seed_everything(self.rank.seed(self.spec.agent.seed))
         with contextlib.nullcontext() if resume is None else refusing(self.run.path / "params" / "env.json"):
             env = ManagerBasedRlEnv(self.spec.env, notify=self.spec.notify)
+        if self.rank.alone:
+            remark_on_idle_gpu(self.spec.env.simulation, self.spec.overrides, self.spec.notify)
         groups = env.observation_manager.groups.values()
         env.shows_final_obs = self.spec.backend.reads_final_obs
         self.spec.agent.validate_rollouts(env.num_envs, width=env.action_dim + sum(group.dim for group in groups))
@@ -258,9 +264,9 @@ class Training:
                 with refusing(source, "cannot go on from it"):
                     raise
             finally:
-                seconds = time.perf_counter() - start
+                seconds = time.perf_counter() - start - (0.0 if evaluation is None else evaluation.took)
                 for callback in (evaluation, film):
-                    if callback is not None:
+                    if callback is not None and callback.env is not None:
                         callback.env.close()
                 self._end(status, monitor, seconds)
                 if leads:
@@ -280,6 +286,7 @@ class Training:
             env_steps=monitor.env_steps,
             env_steps_here=monitor.env_steps_here,
             seconds=seconds,
+            final=evaluation.of_iteration(monitor.iterations) if evaluation and status == "completed" else None,
             overrides=self.spec.overrides,
             traces=trace.files,
         )
@@ -325,8 +332,10 @@ class Training:
                 "only the last is evaluated"
             )
         count = min(options.num_envs or num_envs, options.episodes)
+        make_env = partial(self._judging_env, count)
         return EvalCallback(
-            env=self._judging_env(count),
+            make_env=make_env,
+            env=None if options.every is None else make_env(),  # what cannot be judged is known before it learns
             task_id=self.spec.task_id,
             path=self.run.path,
             suffix=self.spec.backend.suffix,
@@ -334,7 +343,8 @@ class Training:
             every=options.every,
             max_steps=options.max_steps,
             writer=writer,
-            notify=(lambda message: None) if options.quiet else self.spec.notify,
+            notify=self.spec.notify,
+            quiet=options.quiet,
             episodes=options.episodes,
             seed=options.seed,
         )

@@ -302,6 +302,13 @@ def device_of(cfg: SimulationCfg) -> torch.device:
     return torch.device("cuda" if cfg.gpu else "cpu")
 
 
+def remark_on_idle_gpu(cfg: SimulationCfg, overrides: Mapping[str, Any], notify: Callable[[str], None]) -> None:
+    """Say so if there is a CUDA device and the CPU is used because nothing was said."""
+    # The count comes from the driver's library, without the memory and the time of a CUDA context.
+    if not cfg.gpu and "env.simulation.gpu" not in overrides and torch.cuda.device_count():
+        notify("a CUDA device is here and unused: pass `env.simulation.gpu=True`")
+
+
 def compile_spec(spec: mujoco.MjSpec, what: str = "the model") -> mujoco.MjModel:
     """The compiled model, or one line that says why there is none. What MuJoCo warns of is logged."""
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from genelab.config import atomic_write_text
+from genelab.config import atomic_write_text, read_json
 from genelab.errors import UsageError
 from genelab.rl.launch.process import Job, Process, available_threads, python_command, share
 from genelab.rl.launch.ray import ray_launcher
@@ -54,6 +54,16 @@ class Child:
 
         with contextlib.suppress(OSError, ValueError, TypeError):
             return Progress(**json.loads(self.progress_file.read_text()))
+        return None
+
+    @property
+    def final_return(self) -> float | None:
+        """Mean return of its last evaluation, once it is completed; None without one."""
+        from genelab.rl.eval_callback import EVALUATIONS_FILE
+
+        with contextlib.suppress(UsageError, TypeError, LookupError, ValueError):
+            if self.state == "completed":
+                return float(read_json(self.path / EVALUATIONS_FILE)[-1]["return_mean"])
         return None
 
     @property

@@ -14,6 +14,7 @@ from genelab.rl.launch.children import POLL_SECONDS, Child, Nursery, make_parent
 from genelab.rl.launch.process import Job, Stop
 from genelab.rl.launch.task import load_cfg
 from genelab.rl.run import RunDirectory
+from genelab.sim.engine import remark_on_idle_gpu
 
 
 @dataclass(kw_only=True)
@@ -56,6 +57,7 @@ def train_seeds(
     this machine. Ctrl-C stops all of them as it would stop each.
     """
     task_id, cfg = load_cfg(task, overrides)
+    remark_on_idle_gpu(cfg.env.simulation, overrides, notify)
     parallel = min(parallel, len(seeds))
     # Absolute, since a child of Ray has a working directory of its own.
     parent = (log_dir or RunDirectory.default_path("multi-seed", task_id)).absolute()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from genelab.envs import ManagerBasedRlEnv
 from genelab.rl.backends.base import Observations, in_32_bits
 
 
-class RslRlVecEnvWrapper:
+class RslRlVecEnvWrapper(VecEnv):
     """A task as rsl_rl wants to see it: observations in a TensorDict, one flag for an episode's end."""
 
     def __init__(self, env: ManagerBasedRlEnv, clip_actions: float | None) -> None:
