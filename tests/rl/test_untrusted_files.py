@@ -120,6 +120,20 @@ def test_a_dump_does_not_run_code_on_replay(
     assert not Path("owned").exists()
 
 
+@pytest.mark.parametrize("place", [("scene", "entities", "robot", "spec"), ("rewards", "alive", "func")])
+def test_a_function_beside_a_task_is_not_called_with_what_a_file_says(
+    place: tuple[str, ...], home: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mylab.py").write_text("def wipe(path):\n    open(path, 'w')\n")
+    monkeypatch.setattr(TASKS, "_packages", TASKS.packages | {"mylab"})  # as if it had brought the task
+    monkeypatch.syspath_prepend(Path.cwd())
+    edit(home / "params/env.json", *place, value="mylab:wipe")
+    edit(home / "params/env.json", "scene", "entities", "robot", "spec_args", value={"path": "owned"})
+    edit(home / "params/env.json", "rewards", "alive", "params", value={"path": "owned"})
+    assert f"{'.'.join(place)}: 'mylab:wipe' does not say what it returns" in refused(*resume())
+    assert not Path("owned").exists()
+
+
 def test_a_name_in_a_file_is_not_even_imported(home: Path, refused: Callable[..., str]) -> None:
     Path("trap.py").write_text("open('owned', 'w')\n")
     edit(home / "params/env.json", "rewards", "alive", "func", value="trap:f")

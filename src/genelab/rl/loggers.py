@@ -56,7 +56,7 @@ class WandbWriter:
                 id=earlier or secrets.token_hex(4),
                 resume=None if earlier is None else "allow",
                 config=config,
-                # The terminal is the progress line's. W&B would run git, and with it what the directory's configuration names.
+                # The terminal is the progress line's, and git would run what the directory's configuration names.
                 settings=wandb.Settings(console="off", silent=True, disable_git=True),
             )
         except wandb.Error as error:
