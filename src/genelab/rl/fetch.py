@@ -27,6 +27,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from genelab.config import read_json
+from genelab.config.files import replacing
 from genelab.errors import UsageError, summary
 
 SUFFIXES = (".pt", ".zip", ".ts", ".onnx")
@@ -161,14 +162,12 @@ def _download(address: _Address) -> Path:
 
 def _get(address: _Address, path: Path) -> None:
     """Fetch a file in one step: it has its name only once it is complete and the one that was meant."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "xb") as file:
-            found = _in_time(address.text, file.write)
-        if address.sha256 not in (None, found):
-            raise UsageError(f"{address.text}: not the file that was meant: its sha256 is {found}")
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            with open(temporary, "wb") as file:
+                found = _in_time(address.text, file.write)
+            if address.sha256 not in (None, found):
+                raise UsageError(f"{address.text}: not the file that was meant: its sha256 is {found}")
     except urllib.error.HTTPError as error:
         raise UsageError(f"{address.text}: the server answers {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
@@ -177,9 +176,6 @@ def _get(address: _Address, path: Path) -> None:
         raise UsageError(f"{address.text}: the transfer broke off: {error!r}") from error
     except OSError as error:
         raise UsageError(f"{address.text}: cannot be kept in {path.parent}: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _in_time(url: str, write: Callable[[bytes], Any]) -> str:
