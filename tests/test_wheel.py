@@ -32,7 +32,7 @@ def test_uv_sync_installs_every_extra() -> None:
 
 
 def test_torch_is_not_older_than_its_safe_reader() -> None:
-    """`torch.load(weights_only=True)` can run code before 2.10 (CVE-2026-24747), and all checkpoints are read with it."""
+    """`torch.load(weights_only=True)` can run code before 2.10 (CVE-2026-24747), and all checkpoints use it."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     (torch,) = [one for one in map(Requirement, needed) if one.name == "torch"]
     assert "2.9.1" not in torch.specifier
