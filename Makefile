@@ -10,7 +10,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -
 CPU_BUILD = command -v nvidia-smi > /dev/null || test -n "$$PIP_EXTRA_INDEX_URL" || \
 	echo "Without an NVIDIA GPU, the CPU build of torch saves gigabytes: export PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
 
-.PHONY: help setup demo walk test quick coverage check docs docs-live format bench reference clean
+.PHONY: help setup demo walk test quick lowest coverage check docs docs-live format bench reference clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -63,6 +63,17 @@ QUICK = tests/config tests/managers tests/envs tests/scene tests/sim tests/mdp t
 quick: $(VENV)/.all ## Run the tests of the inner layers, without Genesis: about a minute on two quiet cores
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not genesis" $(QUICK)
 
+LOWEST = .venv-lowest
+
+lowest: ## Run the tests of the inner layers with the lowest versions that pyproject.toml allows; needs uv
+	uv venv --no-config --allow-existing $(LOWEST)
+	uv pip install --no-config --python $(LOWEST)/bin/python --torch-backend cpu --resolution lowest-direct \
+		-e '.[onnx,plot,sb3,skrl,sweep,urdf,video,viewer,warp]'
+	uv pip install --no-config --python $(LOWEST)/bin/python -c constraints.txt jsonschema mypy pytest pytest-timeout pytest-xdist
+	$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadgroup -m "not genesis" $(QUICK) \
+		tests/cli/test_cli.py tests/report tests/rl/test_checkpoint.py tests/rl/test_exported.py tests/rl/test_rsl_rl.py \
+		tests/rl/test_sb3.py tests/rl/test_skrl.py tests/test_gym.py
+
 coverage: $(VENV)/.all ## Run the whole suite and print which lines it never ran
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
 
@@ -93,4 +104,4 @@ reference: $(VENV)/.base ## Write docs/reference-runs.md from the files of the r
 	$(BIN)/python -m benchmarks.reference
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -177,16 +177,6 @@ def test_what_a_task_is_does_not_depend_on_the_one_before_it() -> None:
     assert len(set(about)) == len(about)
 
 
-def test_uv_sync_installs_the_libraries_and_the_torch_that_was_tested() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (group,) = project["dependency-groups"]["dev"]  # the group that uv installs unless told otherwise
-    extras = re.fullmatch(r"genelab\[(.+)\]", group)
-    assert extras is not None
-    assert {"skrl", "sb3"} <= set(extras[1].split(",")) <= set(project["project"]["optional-dependencies"])
-    pinned = (ROOT / "constraints.txt").read_text().splitlines()
-    assert [line for line in pinned if line.startswith("torch==")] == project["tool"]["uv"]["constraint-dependencies"]
-
-
 def test_what_is_called_published_names_its_source() -> None:
     """In its module's docstring, or by it; documents link the page."""
     said = re.compile(r"[Pp]ublished")

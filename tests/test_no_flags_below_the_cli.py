@@ -27,9 +27,9 @@ COMMAND_LINES = {
         "--node-rank",
         "--nproc-per-node",
         "--rdzv-backend",
+        "--rdzv-conf",
         "--rdzv-endpoint",
         "--rdzv-id",
-        "--standalone",
     },
     "genelab/rl/launch/children.py": {"--env.simulation.threads="},  # a word for a training
     "genelab/rl/launch/seeds.py": {
@@ -37,7 +37,16 @@ COMMAND_LINES = {
         "--seed",
     },  # words for each seed's training
     "genelab/rl/nan_guard.py": {"--", "--import=", "--replay"},  # the whole command that shows a NaN again
-    "genelab/rl/provenance.py": {"--abbrev-ref", "--porcelain", "--error-unmatch"},  # words for git
+    "genelab/rl/provenance.py": {  # words for git
+        "--abbrev-ref",
+        "--error-unmatch",
+        "--file",
+        "--ignore-submodules=dirty",
+        "--list",
+        "--no-renames",
+        "--porcelain",
+        "--type=path",
+    },
     "genelab/rl/sweep/search.py": {"--", "--log-dir"},  # words for each trial's training
     "genelab/rl/sweep/space.py": {"--"},  # reads the words of a command line
     "genelab/rl/targets/hub.py": {"--help"},  # a command in the README of an export

@@ -127,7 +127,7 @@ def test_every_page_is_there_as_markdown_and_listed(site: Path) -> None:
 
 
 def test_links_of_the_repository_lead_somewhere() -> None:
-    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
         for target in pages.targets((ROOT / name).read_text(encoding="utf-8"), name):
             assert (ROOT / target).exists(), f"{name}: {target}"
 

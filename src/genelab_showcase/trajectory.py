@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from genelab.config.archive import check_zip
 from genelab.errors import UsageError
 
 SHIPPED = Path(__file__).parent / "trajectories"
+_MAX_BYTES = 2**30
 
 
 def load_trajectory(name: str, joints: Sequence[str]) -> np.ndarray:
@@ -73,6 +75,7 @@ def _is_number(text: str) -> bool:
 
 def _read_npz(path: Path, joints: Sequence[str]) -> np.ndarray:
     try:
+        check_zip(path, str(path), most_bytes=_MAX_BYTES)
         with np.load(path, allow_pickle=False) as file:
             names = file.files
             if len(names) != 1 and "joint_pos" not in names:

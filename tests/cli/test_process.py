@@ -105,7 +105,7 @@ def test_code_of_a_task_that_ends_the_program_is_one_line(capfd: pytest.CaptureF
         Path(f"{name}.py").write_text(f"raise {error}")
         line = refusal(["list", "--import", f"{name}.py"], capfd)
         assert line.startswith(f"genelab: cannot import '{name}.py': {error.partition('(')[0]}")
-    Path("terms.py").write_text("def leave(env):\n    raise SystemExit(3)\n")
+    Path("terms.py").write_text("def leave(env) -> None:\n    raise SystemExit(3)\n")
     words = ["--import", "terms.py", "--env.rewards.alive.func", "terms:leave", "--num-envs", "2", "--steps", "2"]
     line = refusal(["play", TASK, *words], capfd, code=1)
     assert line.startswith("genelab: the task's code ended the program: SystemExit: 3 (")

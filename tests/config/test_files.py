@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +34,37 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
         "new": b"data",
     }
     assert len(list(tmp_path.iterdir())) == 4
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from genelab.config.files import replacing
+
+with replacing(Path(sys.argv[1])) as temporary:
+    temporary.write_text("half")
+    print(temporary.name, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_writer_left_goes_when_the_file_is_written_again(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        left = tmp_path / writer.stdout.readline().strip()
+        others = [tmp_path / name for name in (".other.json.1a2b3c4d.tmp", ".out.json.tmp", ".x.out.json.1a2b3c4d.tmp")]
+        for path in others:
+            path.touch()
+        atomic_write_bytes(out, b"while another writes")
+        assert left.read_text() == "half", "its writer lives"
+        writer.kill()
+        writer.wait()
+        atomic_write_bytes(out, b"new")
+    assert out.read_bytes() == b"new"
+    assert sorted(tmp_path.iterdir()) == sorted([out, *others])
 
 
 def pipe(path: Path) -> None:

@@ -46,6 +46,14 @@ def does_not_say():  # type: ignore[no-untyped-def]
     return Model()
 
 
+def says_anything() -> Any:
+    return Model()
+
+
+def says_what_nobody_knows() -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
+    return Model()
+
+
 run = subprocess.run
 
 
@@ -127,7 +135,7 @@ def test_what_a_registered_task_names_may_be_named_and_nothing_beside_it(monkeyp
         look_up(name.replace("from_float", "from_decimal"), "callable")
 
 
-@pytest.mark.parametrize("function", [makes, makes_more, does_not_say, Model, RichModel])
+@pytest.mark.parametrize("function", [makes, makes_more, Model, RichModel])
 def test_a_function_that_may_return_what_is_needed_fits(function: Any) -> None:
     assert from_dict({"spec": f"{HERE}:{function.__name__}"}, EntityCfg).spec is function
 
@@ -139,6 +147,29 @@ def test_a_function_that_says_it_returns_something_else_is_refused(name: str, ta
     with pytest.raises(ConfigError) as error:
         from_dict({"spec": {"__callable__": spec} if tagged else spec}, EntityCfg)
     assert str(error.value) == f"spec: '{HERE}:{name}' does not return Model, which is needed here"
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+@pytest.mark.parametrize("function", [does_not_say, says_anything, says_what_nobody_knows])
+def test_a_function_that_is_not_declared_for_its_place_is_refused(
+    function: Any, tagged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = f"{HERE}:{function.__name__}"
+    monkeypatch.setattr(TASKS, "named", set())
+    with pytest.raises(ConfigError) as error:
+        from_dict({"spec": {"__callable__": spec} if tagged else spec}, EntityCfg)
+    why = "does not say what it returns: annotate it, such as `def ...(...) -> Model`"
+    assert str(error.value) == f"spec: {spec!r} {why}"
+    TASKS.named.add(spec)
+    assert from_dict({"spec": spec}, EntityCfg).spec is function, "a task names it"
+
+
+def test_a_function_for_any_place_says_what_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TASKS, "named", set())
+    assert look_up(f"{HERE}:does", "callable", Callable[..., Any]) is does
+    for hint in (Callable[..., Any], Any):
+        with pytest.raises(ConfigError, match="does_not_say' does not say what it returns"):
+            look_up(f"{HERE}:does_not_say", "callable", hint)
 
 
 def test_no_function_where_none_is_expected() -> None:

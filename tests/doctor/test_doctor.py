@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from genelab.cli.main import run
@@ -152,6 +157,31 @@ def test_a_process_that_dies_is_an_answer() -> None:
     assert Probe("raise OSError('no driver')").answer().error == "OSError: no driver"
     assert Probe("print('chat')").answer().error == "it said nothing"
     assert Probe("print('chat'); print('{\"a\": 1}'); print('more')").answer().found == {"a": 1}
+
+
+ASKS = """
+import time
+from genelab.doctor.probes import Probe
+print(Probe("import time; time.sleep(60)")._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_doctor_leaves_no_process(number: signal.Signals) -> None:
+    doctor = subprocess.Popen(
+        [sys.executable, "-c", ASKS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert doctor.stdout is not None
+    probe = psutil.Process(int(doctor.stdout.readline()))
+    assert probe.is_running()
+    doctor.send_signal(number)
+    doctor.wait(30)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        deadline = time.monotonic() + 10
+        while probe.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_doctor_on_this_machine_with_a_broken_torch(

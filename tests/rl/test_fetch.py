@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +29,7 @@ from genelab.rl.fetch import _SameSafety, fetch, is_uri
 from genelab.rl.locate import find_checkpoint, pretrained_policy
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
-CONTENT = b"some weights"
+CONTENT = b"some weights and {}"
 SHA = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -204,6 +206,73 @@ def test_a_server_that_falls_silent_is_not_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setattr("genelab.rl.fetch.TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert "timed out" in refusal(f"http://127.0.0.1:{silent.getsockname()[1]}/model.pt")
+
+
+class _Drip(BaseHTTPRequestHandler):
+    """Sends a byte now and then, in time for every call of the client."""
+
+    head: ClassVar[bytes] = b""
+
+    def handle(self) -> None:
+        self.rfile.readline()
+        with suppress(OSError):
+            self.wfile.write(self.head)
+            for _ in range(100):
+                self.wfile.write(b"x")
+                self.wfile.flush()
+                time.sleep(0.05)
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"])
+def test_a_server_that_sends_a_byte_now_and_then_is_not_waited_for(
+    head: bytes, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genelab.rl.fetch.GRACE_S", 0.5)
+    monkeypatch.setattr(_Drip, "head", head)
+    start = time.monotonic()
+    with served(_Drip) as http:
+        assert re.search(
+            r"model\.pt: the server is too slow: \d+ bytes in \d s$", refusal(f"{address_of(http)}/model.pt")
+        )
+        assert time.monotonic() - start < 4
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_there_is_a_limit_for_the_whole_transfer(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genelab.rl.fetch.MAX_S", 0.5)
+    monkeypatch.setattr(_Drip, "head", b"HTTP/1.1 200 OK\r\n\r\n")
+    with served(_Drip) as http:
+        assert "the server is too slow" in refusal(f"{address_of(http)}/model.pt")
+
+
+def test_a_length_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Drip, "head", b"HTTP/1.1 200 OK\r\nContent-Length: abc\r\n\r\n")
+    with served(_Drip) as http:
+        uri = f"{address_of(http)}/model.pt"
+        assert refusal(uri) == f"{uri}: the server answers with Content-Length 'abc', which is no number"
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_the_checksum_is_for_the_metadata_as_well(server: Server, scheme: str) -> None:
+    shipped = pretrained_policy(TASK)
+    assert shipped is not None
+    for path in shipped.parent.glob("policy.ts*"):
+        shutil.copy(path, server.directory)
+    beside = server.directory / "policy.ts.metadata.json"
+    metadata = json.loads(beside.read_text())
+    metadata["actions"][0]["scale"] = 1e3
+    good = beside.read_text()
+    beside.write_text(json.dumps(metadata))
+    home = server.address if scheme == "http" else server.directory.as_uri()
+    uri = f"{home}/policy.ts#sha256={hashlib.sha256(shipped.read_bytes()).hexdigest()}"
+    assert refusal(uri) == f"{home}/policy.ts.metadata.json: not the metadata that the policy has inside"
+    beside.write_text(good)
+    path = fetch(uri)
+    assert json.loads(path.with_name("policy.ts.metadata.json").read_text()) == json.loads(good)
+    if scheme == "http":
+        path.with_name("policy.ts.metadata.json").write_text(json.dumps(metadata))
+        assert fetch(uri) == path
+        assert path.with_name("policy.ts.metadata.json").read_text() == good, "changed in the cache, and fetched again"
 
 
 def test_an_exported_policy_comes_with_its_metadata_and_plays(

@@ -17,15 +17,17 @@ import torch
 
 from genelab.cli.main import run
 from genelab.config import load_json
+from genelab.errors import UsageError
 from genelab.rl import train_task
 from genelab.rl.launch.seeds import train_seeds
-from genelab.rl.rank import Rank
+from genelab.rl.rank import Rank, torchrun_number
 
 TASK = "GeneLab-Inverted-Pendulum-v0"
 TRAIN = ["train", TASK, "--num-envs", "8", "--max_iterations", "1", "--no-final-eval"]
 
 KEEP_WEIGHTS = """
 import os
+import psutil
 import torch
 from genelab.rl.rank import FollowerMonitor, Rank
 from genelab.rl.monitor import TrainMonitor
@@ -36,6 +38,9 @@ def keep_weights(save):
         weights = {**alg.actor.state_dict(), **{f"critic.{k}": v for k, v in alg.critic.state_dict().items()}}
         content = {"weights": weights, "seed": env.cfg.seed, "threads": torch.get_num_threads()}
         content["positions"] = self.learner._env.get_observations()["policy"]
+        torchrun = psutil.Process().parent()
+        sockets = [one for process in (torchrun, *torchrun.children()) for one in process.connections("inet")]
+        content["listens"] = [one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN]
         torch.save(content, f"rank_{Rank.current().index}.pt")
         return save(self, stem)
     return wrapper
@@ -225,6 +230,7 @@ def test_ranks_share_the_environments_and_end_with_the_same_weights(capfd: pytes
     assert equal(first["weights"], weights(Path("run/model_final.pt")))
     assert (first["seed"], second["seed"]) == (7, Rank(index=1, world_size=2).seed(7))
     assert not torch.equal(first["positions"], second["positions"])
+    assert set(first["listens"]) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}, "no other machine can connect"
 
 
 def test_no_rank_has_the_random_numbers_of_another_run() -> None:
@@ -233,6 +239,16 @@ def test_no_rank_has_the_random_numbers_of_another_run() -> None:
     others = {seed for _, *rest in seeds for seed in rest}
     assert len(others) == 150
     assert all(2**62 <= seed < 2**63 for seed in others)
+
+
+def test_half_of_what_torchrun_says_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "TORCHELASTIC_RUN_ID is set, as torchrun does, but there is no RANK: unset TORCHELASTIC_RUN_ID"
+    command = [sys.executable, "-m", "genelab.cli.main", *TRAIN, "--log-dir", "run"]
+    done = subprocess.run(command, env={**os.environ, "TORCHELASTIC_RUN_ID": "1"}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, f"genelab: {why}\n")
+    monkeypatch.setenv("LOCAL_RANK", "1e3")
+    with pytest.raises(UsageError, match="LOCAL_RANK is '1e3'"):
+        torchrun_number("LOCAL_RANK")
 
 
 def test_a_rank_that_fails_ends_all(capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -136,6 +137,20 @@ def test_wandb_gets_one_step_per_iteration_and_the_params(
     config = {entry.key: json.loads(entry.value_json) for entry in begun.config.update}
     for name in ("env", "agent"):
         assert config[name] == json.loads(Path(f"run/params/{name}.json").read_text())
+
+
+def test_wandb_is_told_the_commit_and_runs_no_git(tmp_path: Path) -> None:
+    git = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org")
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "one")):
+        subprocess.run([*git, *words], check=True)
+    for name in ("core.fsmonitor", "diff.external"):
+        subprocess.run(["git", "config", name, f"touch {tmp_path / 'PWNED'}; false"], check=True)
+    assert train("--logger", "wandb", iterations=1) == 0
+    (file,) = offline_runs()
+    config = {entry.key: json.loads(entry.value_json) for entry in start(file).config.update}
+    assert config["git"] == record()["git"]
+    assert len(config["git"]["commit"]) == 40
+    assert not Path("PWNED").exists()
 
 
 def test_both_loggers_get_the_same_numbers_of_the_same_training() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -62,6 +65,83 @@ def test_two_owners_in_one_process_are_two(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"in use by process {os.getpid()} "), RunDirectory(tmp_path).owned():
             pass
     assert not Lock.is_taken(tmp_path)
+
+
+WITHOUT_LOCKS = """
+import errno, fcntl, os, sys, time
+from pathlib import Path
+from genelab.errors import UsageError
+from genelab.rl.run import Lock
+
+def flock(file, kind):
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+fcntl.flock = flock
+try:
+    with Lock.take(Path(sys.argv[1])):
+        print("owns", os.getpid(), flush=True)
+        sys.stdin.read()
+except UsageError as error:
+    print(error, flush=True)
+"""
+
+
+def test_where_the_file_system_has_no_locks_there_is_one_owner_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def start() -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [sys.executable, "-c", WITHOUT_LOCKS, str(tmp_path)], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+
+    def first_line(process: subprocess.Popen[str]) -> str:
+        assert process.stdout is not None
+        return process.stdout.readline().strip()
+
+    rivals = [start() for _ in range(3)]
+    said = sorted(first_line(process) for process in rivals)
+    *refused, owns = said
+    pid = owns.split()[1]
+    reason = (
+        f"{tmp_path} is in use by process {pid} on {platform.node()}: wait for its end, or choose another directory"
+    )
+    assert refused == [f"{reason}; if it has ended, delete {tmp_path / LOCK_FILE}"] * 2
+
+    def flock(file: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert Lock.is_taken(tmp_path)
+    with pytest.raises(UsageError, match="in use by process"):
+        Lock.take(tmp_path)
+    os.kill(int(pid), signal.SIGKILL)
+    for process in rivals:
+        process.communicate()
+    assert (tmp_path / LOCK_FILE).exists(), "nobody could take it away"
+    assert not Lock.is_taken(tmp_path)
+    with caplog.at_level("WARNING", "genelab"), Lock.take(tmp_path):
+        assert Lock.is_taken(tmp_path)
+    assert caplog.messages == [f"the file system of {tmp_path} has no locks: {tmp_path / LOCK_FILE} says who uses it"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_locks_the_start_and_the_machine_of_a_process_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(file: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    (tmp_path / LOCK_FILE).write_text(f"{os.getpid()} {platform.node()} 1\n")
+    assert not Lock.is_taken(tmp_path), "another process had this id"
+    with Lock.take(tmp_path):
+        pass
+    for text in ("4000000 elsewhere 1\n", ""):  # one cannot know; or it is about to be written
+        (tmp_path / LOCK_FILE).write_text(text)
+        assert Lock.is_taken(tmp_path)
+        with pytest.raises(UsageError, match=r"is in use by (process 4000000 on elsewhere|another process): wait"):
+            Lock.take(tmp_path)
 
 
 def test_a_lock_that_is_a_link_or_a_pipe_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
@@ -134,6 +214,21 @@ def test_a_directory_that_goes_is_not_made_again(tmp_path: Path, rename: bool) -
         train_task(TASK, num_envs=4, max_iterations=50, seed=1, log_dir=path, report=take_away)
     assert not path.is_dir()
     assert RunDirectory(tmp_path / "moved").read()["status"] == "interrupted"
+
+
+def test_a_clock_that_is_set_back_takes_no_time_away(tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path)
+    first.start(task="T", backend="rsl_rl", seed=1, num_envs=1, engine="mujoco", device="cpu")
+    first.record["started_at"] = later = "2099-01-02T03:04:05+00:00"
+    first.finish("interrupted")
+    assert 0.0 <= first.record["wall_seconds"] < 60.0
+    assert first.record["ended_at"] == later
+    again = RunDirectory(tmp_path)
+    again.read()
+    again.go_on("model_final.pt", 1000.0, task="T", backend="rsl_rl", seed=1, num_envs=1, engine="mujoco", device="cpu")
+    again.record["started_at"] = later
+    again.finish("completed")
+    assert 1000.0 <= again.record["wall_seconds"] < 1060.0
 
 
 def test_the_revision_of_genelab_is_that_of_its_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

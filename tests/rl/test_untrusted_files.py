@@ -6,6 +6,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable
+from copy import copy as copy_of
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,20 @@ def test_a_dump_does_not_run_code_on_replay(
     assert not Path("owned").exists()
 
 
+@pytest.mark.parametrize("place", [("scene", "entities", "robot", "spec"), ("rewards", "alive", "func")])
+def test_a_function_beside_a_task_is_not_called_with_what_a_file_says(
+    place: tuple[str, ...], home: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mylab.py").write_text("def wipe(path):\n    open(path, 'w')\n")
+    monkeypatch.setattr(TASKS, "_packages", TASKS.packages | {"mylab"})  # as if it had brought the task
+    monkeypatch.syspath_prepend(Path.cwd())
+    edit(home / "params/env.json", *place, value="mylab:wipe")
+    edit(home / "params/env.json", "scene", "entities", "robot", "spec_args", value={"path": "owned"})
+    edit(home / "params/env.json", "rewards", "alive", "params", value={"path": "owned"})
+    assert f"{'.'.join(place)}: 'mylab:wipe' does not say what it returns" in refused(*resume())
+    assert not Path("owned").exists()
+
+
 def test_a_name_in_a_file_is_not_even_imported(home: Path, refused: Callable[..., str]) -> None:
     Path("trap.py").write_text("open('owned', 'w')\n")
     edit(home / "params/env.json", "rewards", "alive", "func", value="trap:f")
@@ -204,6 +219,32 @@ def test_a_compressed_checkpoint_is_refused_unread(home: Path, refused: Callable
     with zipfile.ZipFile("bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bomb/data.pkl", b" " * 10_000_000)
     assert "not a checkpoint: torch compresses nothing" in refused("eval", TASK, "bomb.pt")
+
+
+@pytest.mark.parametrize("name", ["resume.pt", "model_final.pt"])
+def test_one_record_is_not_read_under_many_names(name: str, home: Path, refused: Callable[..., str]) -> None:
+    torch.save({str(i): torch.full((25_000,), float(i)) for i in range(50)}, "honest.pt")
+    overlap(Path("honest.pt"), home / name)
+    assert len(torch.load(home / name, weights_only=True)) == 50, "torch reads it, at fifty times its size"
+    words = resume() if name == "resume.pt" else ["eval", TASK, f"run/{name}", "--episodes", "1"]
+    assert refused(*words) == f"genelab: run/{name}: damaged: several of its records are at one place"
+
+
+def overlap(honest: Path, bomb: Path) -> None:
+    """Copy a checkpoint, but with one record for all tensors."""
+    with zipfile.ZipFile(honest) as archive, zipfile.ZipFile(bomb, "w") as copy:
+        first: zipfile.ZipInfo | None = None
+        for member in archive.infolist():
+            if "/data/" not in member.filename:
+                copy.writestr(member.filename, archive.read(member))
+            elif first is None:
+                copy.writestr(member.filename, archive.read(member))
+                first = copy.getinfo(member.filename)
+            else:
+                again = copy_of(first)
+                again.filename = member.filename
+                copy.filelist.append(again)
+                copy.NameToInfo[member.filename] = again
 
 
 def test_of_a_huge_file_only_the_first_bytes_are_read(home: Path, refused: Callable[..., str]) -> None:
@@ -473,3 +514,17 @@ def test_sb3_metadata_of_wrong_types_are_refused(tmp_path: Path, monkeypatch: py
         archive.writestr("genelab.json", b" " * 20_000_000)  # of which the first part is read
     with pytest.raises(UsageError, match=r"^spoiled\.zip: genelab\.json is not JSON"):
         load_policy(play_env(), agent, Path("spoiled.zip"))
+    overlap_weights(parts, Path("spoiled.zip"))
+    with pytest.raises(
+        UsageError, match=r"^spoiled\.zip: policy\.pth: damaged: several of its records are at one place"
+    ):
+        load_policy(play_env(), agent, Path("spoiled.zip"))
+
+
+def overlap_weights(parts: dict[str, bytes], path: Path) -> None:
+    """Write an archive of SB3 in which all tensors of the policy are one record."""
+    Path("honest.pth").write_bytes(parts["policy.pth"])
+    overlap(Path("honest.pth"), Path("bomb.pth"))
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in {**parts, "policy.pth": Path("bomb.pth").read_bytes()}.items():
+            archive.writestr(name, data)

@@ -1,11 +1,13 @@
 """Files as data: written whole or not at all, and read with bounds.
 
-A file is written to a temporary name beside it and renamed. A symbolic link is followed, so that what it points to is
-what changes; a device, a pipe or a directory is never replaced.
+A file is written to a temporary name beside it and renamed; what a writer that was killed left there goes when the file
+is written again. A symbolic link is followed, so that what it points to is what changes; a device, a pipe or a
+directory is never replaced.
 """
 
 import contextlib
 import errno
+import fcntl
 import glob
 import json
 import math
@@ -15,7 +17,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from genelab.errors import ConfigError, GenelabError, UsageError
 
@@ -41,7 +43,7 @@ def atomic_write_files(files: Mapping[Path, bytes], *, parents: bool = True) -> 
     with contextlib.ExitStack() as stack:
         temporaries = [stack.enter_context(replacing(path, parents=parents)) for path in files]
         for temporary, data in zip(temporaries, files.values(), strict=True):
-            with open(temporary, "xb") as file:
+            with open(temporary, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -53,14 +55,15 @@ def replacing(path: str | os.PathLike[str], *, parents: bool = True) -> Iterator
     target = writable_target(path)
     if parents:
         target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_name(target)
-    try:
-        yield temporary
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    temporary, held = open_temporary(target)
+    with held:
+        try:
+            yield temporary
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
 
 
 def writable_target(path: str | os.PathLike[str]) -> Path:
@@ -87,7 +90,7 @@ def check_out(path: Path, name: str = "out", *, parents: bool = True) -> None:
             raise UsageError(f"`{name}`: there is no directory {path.parent}")
         probe = temporary_name(home / target.name)
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # another process may have taken it for a leftover
     except OSError as error:
         raise UsageError(f"`{name}`: cannot write {path}: {error.strerror}") from error
 
@@ -145,12 +148,42 @@ def temporary_name(target: Path) -> Path:
     return target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
 
 
-def remove_leftovers(directory: Path) -> None:
-    """Delete what a writer that was killed left: `.name.1a2b3c4d.tmp`."""
-    for path in directory.glob(".*.tmp*"):
-        if _LEFTOVER.fullmatch(path.name):
-            with contextlib.suppress(OSError):
+def open_temporary(target: Path) -> tuple[Path, BinaryIO]:
+    """Create the file to write to until it is complete, after deleting those of writers that were killed.
+
+    Returns:
+        Its path, and the open file: while it is open, no other process takes it for a leftover.
+    """
+    for path in _leftovers(target.parent):
+        if path.name[1:-13] == target.name:
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
                 path.unlink()
+    while True:
+        temporary = temporary_name(target)
+        held = open(temporary, "xb")  # noqa: SIM115  # the caller closes it
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # it has been taken for a leftover
+            held.close()
+            continue
+        except OSError:  # a file system without locks, on which leftovers stay
+            pass
+        if temporary.exists():
+            return temporary, held
+        held.close()
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Delete all that writers that were killed left in a directory of which this process is the owner."""
+    for path in _leftovers(directory):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _leftovers(directory: Path) -> list[Path]:
+    """Return the regular files that are called like `.name.1a2b3c4d.tmp`."""
+    return [path for path in directory.glob(".*.tmp*") if _LEFTOVER.fullmatch(path.name) and path.is_file()]
 
 
 def inside(path: str | os.PathLike[str], home: str | os.PathLike[str]) -> bool:

@@ -2,8 +2,9 @@
 
 Configs name functions and classes as "module:name". A name is looked up only if its code is already trusted: genelab's
 vocabulary for configs, the packages that brought tasks (entry points, `--import`), and whatever a registered task's own
-config names. Everything else is refused before anything is imported, so a file can choose among the functions of tasks
-but never reach another.
+config names. Everything else is refused before anything is imported. Of a package that brought a task, a file may name
+a function only if the task's own config does, or if the function is declared for its place by what it says to return:
+`spec` calls nothing that is not annotated `-> mujoco.MjSpec`.
 """
 
 import builtins
@@ -28,9 +29,15 @@ _NAME = re.compile(r"[^\s.:][^\n.:]*(\.[^\s.:][^\n.:]*)*:[^\W\d]\w*(\.[^\W\d]\w*
 
 
 def look_up(name: str, kind: Kind, hint: Any = Any) -> Any:
-    """The object that a config names, if it may be named and is what its place asks for; nothing is called.
+    """Return the object that a config names, if it may be named and is what its place asks for; nothing is called.
 
-    `hint` is the annotation of the place: of a function that it calls `Callable[..., T]`, T must be what is returned.
+    Args:
+        name: `module:name`.
+        kind: What the object must be.
+        hint: Annotation of the place: of a function that it calls `Callable[..., T]`, T must be what is returned.
+
+    Raises:
+        ConfigError: It may not be named, cannot be imported, or does not fit.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not of the form 'module:name'")
@@ -59,7 +66,8 @@ def look_up(name: str, kind: Kind, hint: Any = Any) -> Any:
     if not _may_name(home, getattr(found, "__qualname__", qualname), kind, name):
         raise ConfigError(f"{name!r} may not be used here: it is {home}'s, and {_who(home)}")
     if kind == "callable":
-        _check_returns(found, hint, name)
+        named = f"{home}:{getattr(found, '__qualname__', qualname)}"
+        _check_returns(found, hint, name, named=bool({name, named} & TASKS.named))
     return found
 
 
@@ -83,17 +91,22 @@ def _who(module: str) -> str:
     return f"{package} brings no task; if you trust it, pass `TASKS.import_module({package!r})`"
 
 
-def _check_returns(function: Any, hint: Any, name: str) -> None:
-    """Refuse a function that says it returns something else than its place asks for."""
+def _check_returns(function: Any, hint: Any, name: str, *, named: bool) -> None:
+    """Refuse a function that is not declared for its place by the annotation of what it returns.
+
+    A function that a task itself names (`named`) needs no annotation, but must not have another one.
+    """
     wanted = [returned for member in union_members(hint) if (returned := _returned(member)) is not None]
-    if not wanted:
-        return
     given = [function] if isinstance(function, type) else union_members(_says(function))
     classes = [origin_of(one) for one in given]
-    if any(one in UNTYPED or not isinstance(one, type) for one in classes):
-        return  # it does not say, or not in terms of classes
-    if not any(issubclass(one, kind) for one in classes for kind in wanted):
-        names = " | ".join(kind.__name__ for kind in wanted)
+    said = isinstance(function, type) or "return" in getattr(function, "__annotations__", {})
+    if wanted:
+        said = said and all(isinstance(one, type) and one not in UNTYPED for one in classes)
+    names = " | ".join(kind.__name__ for kind in wanted)
+    if not said and not named:
+        example = names or "Tensor"
+        raise ConfigError(f"{name!r} does not say what it returns: annotate it, such as `def ...(...) -> {example}`")
+    if said and wanted and not any(issubclass(one, kind) for one in classes for kind in wanted):
         raise ConfigError(f"{name!r} does not return {names}, which is needed here")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from genelab.rl.launch.process import prepare
 
 SECONDS = 180.0
 """How long an answer may take; importing torch takes seconds, and a busy machine longer."""
@@ -74,6 +77,7 @@ class Probe:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            preexec_fn=functools.partial(prepare, os.getpid()),  # an interrupted doctor leaves no process behind
         )
 
     def answer(self) -> Answer:

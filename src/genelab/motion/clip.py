@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from genelab.config.archive import check_zip
 from genelab.errors import UsageError, did_you_mean
 
 ROOT_COLUMNS = ("root x", "root y", "root z", "root qx", "root qy", "root qz", "root qw")
@@ -157,9 +158,7 @@ def _order_of(path: Path, names: Sequence[str], joints: Sequence[str]) -> list[i
 
 def _read_npz(path: Path, joints: Sequence[str]) -> Clip:
     try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > _MAX_BYTES:
-                raise UsageError(f"{path}: a file of more than a gigabyte is no motion")
+        check_zip(path, str(path), most_bytes=_MAX_BYTES)
         with np.load(path, allow_pickle=False) as file:
             found = {name: np.asarray(file[name]) for name in file.files}
     except (ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile) as error:

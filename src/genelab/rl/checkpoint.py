@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from genelab.config import atomic_write_bytes, expect
+from genelab.config.archive import check_zip
 from genelab.config.files import read_head
 from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv
 from genelab.errors import GenelabError, UsageError, refusing
@@ -145,9 +146,7 @@ def read_safely(path: Path) -> Any:
     """The content of a file of tensors and plain values; no code in it is run."""
     check_archive(path)
     with refusing(path, "not a checkpoint that can be read safely"):
-        with zipfile.ZipFile(path) as archive:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise UsageError(f"{path}: not a checkpoint: torch compresses nothing")  # and a bomb is compressed
+        check_zip(path, str(path))
         return torch.load(path, map_location="cpu", weights_only=True)
 
 

@@ -7,14 +7,14 @@ The file is an NPZ of arrays `(T, num_envs, …)`: for each observation group `o
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from genelab.config import check_memory
+from genelab.config.archive import check_zip
+from genelab.config.memory import machine_memory
 from genelab.errors import UsageError
 
 
@@ -75,8 +75,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise UsageError(f"{path}: no such file of demonstrations")
     try:
-        with zipfile.ZipFile(path) as archive:
-            check_memory(str(path), "its content", sum(member.file_size for member in archive.infolist()))
+        check_zip(path, str(path), most_bytes=machine_memory())
         with np.load(path, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
     except UsageError:

@@ -1,8 +1,8 @@
 """A policy that lies elsewhere: `file://`, `https://` and `hf://` addresses, brought to a cache on this machine.
 
-`…#sha256=<hex>` says what must arrive. With it a file that is here already is not asked for again; without it nobody
-can tell whether it has changed, and it is fetched every time. What arrives is read like any other file: no code in it
-is run.
+`…#sha256=<hex>` says what must arrive. With it a file that is here already is not asked for again; without it the file
+may have changed, and is fetched every time. The checksum covers the metadata beside an exported policy as well: they
+must be those that the policy has inside. What arrives is read like any other file: no code in it is run.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ import hashlib
 import http.client
 import importlib
 import ipaddress
+import json
 import os
+import queue
 import re
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -22,6 +26,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from genelab.config import read_json
+from genelab.config.files import replacing
 from genelab.errors import UsageError, summary
 
 SUFFIXES = (".pt", ".zip", ".ts", ".onnx")
@@ -30,6 +36,11 @@ MAX_BYTES = 2_000_000_000
 """No policy is larger."""
 TIMEOUT_S = 30.0
 """How long a server may be silent."""
+GRACE_S = 60.0
+MIN_RATE = 10_000.0
+"""Bytes per second that must have come on average, from a minute on."""
+MAX_S = 7200.0
+"""How long a file may take altogether."""
 
 _EXPORTED = (".ts", ".onnx")
 _METADATA = ".metadata.json"
@@ -59,7 +70,21 @@ def _fetch(address: _Address) -> Path:
     path = get(address)
     if address.sha256 is not None and (found := _digest(path)) != address.sha256:
         raise UsageError(f"{address.text}: not the file that was meant: its sha256 is {found}, not {address.sha256}")
+    if address.sha256 is not None and address.suffix in _EXPORTED and not _has_its_metadata(path):
+        raise UsageError(f"{address.text}{_METADATA}: not the metadata that the policy has inside")
     return path
+
+
+def _has_its_metadata(path: Path) -> bool:
+    """Return whether the metadata beside an exported policy are those inside, which its checksum covers.
+
+    Both formats have them as plain text.
+    """
+    try:
+        text = json.dumps(read_json(path.with_name(path.name + _METADATA)), allow_nan=False)
+        return text.encode() in path.read_bytes()
+    except (OSError, UsageError):
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +151,8 @@ def _download(address: _Address) -> Path:
     path = address.home / address.name
     metadata = path.with_name(path.name + _METADATA)
     needed = [path, metadata] if address.suffix in _EXPORTED else [path]
-    if address.sha256 is not None and all(one.is_file() for one in needed) and _digest(path) == address.sha256:
+    there = address.sha256 is not None and all(one.is_file() for one in needed) and _digest(path) == address.sha256
+    if there and (metadata not in needed or _has_its_metadata(path)):
         return path
     if metadata in needed:
         _get(address.beside(_METADATA), metadata)
@@ -136,14 +162,12 @@ def _download(address: _Address) -> Path:
 
 def _get(address: _Address, path: Path) -> None:
     """Fetch a file in one step: it has its name only once it is complete and the one that was meant."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "xb") as file:
-            found = _stream(address.text, file.write)
-        if address.sha256 not in (None, found):
-            raise UsageError(f"{address.text}: not the file that was meant: its sha256 is {found}")
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            with open(temporary, "wb") as file:
+                found = _in_time(address.text, file.write)
+            if address.sha256 not in (None, found):
+                raise UsageError(f"{address.text}: not the file that was meant: its sha256 is {found}")
     except urllib.error.HTTPError as error:
         raise UsageError(f"{address.text}: the server answers {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
@@ -152,31 +176,62 @@ def _get(address: _Address, path: Path) -> None:
         raise UsageError(f"{address.text}: the transfer broke off: {error!r}") from error
     except OSError as error:
         raise UsageError(f"{address.text}: cannot be kept in {path.parent}: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
-def _stream(url: str, write: Callable[[bytes], Any]) -> str:
-    """The sha256 of what came."""
-    digest, size = hashlib.sha256(), 0
+def _in_time(url: str, write: Callable[[bytes], Any]) -> str:
+    """Return the sha256 of what came, or give up on a server that is too slow.
+
+    A socket's time-out is for each of its calls: a server that sends one byte in time, be it of the headers, never
+    meets it. So the transfer has a thread, which is left to itself when its time is over.
+    """
+    digest, done = hashlib.sha256(), queue.SimpleQueue[BaseException | None]()
+    size = 0
+
+    def take(chunk: bytes) -> None:
+        nonlocal size
+        size += len(chunk)
+        if size > MAX_BYTES:
+            raise UsageError(f"{url}: larger than {MAX_BYTES / 1e9:g} GB, which no policy is")
+        digest.update(chunk)
+        write(chunk)
+
+    def transfer() -> None:
+        try:
+            _stream(url, take)
+        except BaseException as error:
+            done.put(error)
+        else:
+            done.put(None)
+
+    start = time.monotonic()
+    threading.Thread(target=transfer, name="genelab-fetch", daemon=True).start()
+    while True:
+        with contextlib.suppress(queue.Empty):
+            if (error := done.get(timeout=0.2)) is not None:
+                raise error
+            return digest.hexdigest()
+        seconds = time.monotonic() - start
+        if seconds > MAX_S or (seconds > GRACE_S and size < MIN_RATE * seconds):
+            raise UsageError(f"{url}: the server is too slow: {size:,} bytes in {seconds:.0f} s")
+
+
+def _stream(url: str, take: Callable[[bytes], None]) -> None:
+    size = 0
     request = urllib.request.Request(url, headers={"User-Agent": "genelab"})
     with _opener(url).open(request, timeout=TIMEOUT_S) as response:
         expected = response.headers.get("Content-Length")
+        if expected is not None and not re.fullmatch("[0-9]{1,18}", expected):
+            raise UsageError(f"{url}: the server answers with Content-Length {expected[:40]!r}, which is no number")
         while chunk := _read(response):
             size += len(chunk)
-            if size > MAX_BYTES:
-                raise UsageError(f"{url}: larger than {MAX_BYTES / 1e9:g} GB, which no policy is")
-            digest.update(chunk)
-            write(chunk)
+            take(chunk)
     if expected is not None and size != int(expected):
         raise http.client.IncompleteRead(b"", int(expected) - size)
-    return digest.hexdigest()
 
 
 def _read(response: Any) -> bytes:
     try:
-        return response.read(_CHUNK)
+        return response.read1(_CHUNK)  # what has come; `read` would wait for all of it
     except OSError as error:  # a time-out or a reset is the network's fault, not the disk's
         raise urllib.error.URLError(str(error) or type(error).__name__) from error
 

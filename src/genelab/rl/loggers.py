@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from genelab.config.offer import need_library
 from genelab.errors import GenelabError, UsageError
 from genelab.rl.monitor import Writer
+from genelab.rl.provenance import git_revision
 
 LoggerName = Literal["tensorboard", "wandb"]
 LOGGERS: tuple[LoggerName, ...] = get_args(LoggerName)
@@ -45,6 +46,7 @@ class WandbWriter:
         wandb = need_library("wandb", "wandb")
         path = path.resolve()  # W&B's process may have been started elsewhere
         config = {name: json.loads((path / "params" / f"{name}.json").read_text()) for name in ("env", "agent")}
+        config["git"] = git_revision()
         earlier = _earlier_id(path)
         try:
             self._run: Any = wandb.init(
@@ -54,7 +56,8 @@ class WandbWriter:
                 id=earlier or secrets.token_hex(4),
                 resume=None if earlier is None else "allow",
                 config=config,
-                settings=wandb.Settings(console="off", silent=True),  # the terminal is the progress line's
+                # The terminal is the progress line's, and git would run what the directory's configuration names.
+                settings=wandb.Settings(console="off", silent=True, disable_git=True),
             )
         except wandb.Error as error:
             message = " ".join(str(error).split())

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import genelab
+from genelab.config.files import read_head
 from genelab.rl.backends.registry import BACKENDS
 from genelab.sim import ENGINES
 
@@ -57,28 +62,101 @@ def cpu_name() -> str:
 
 
 def git_revision(directory: Path | None = None) -> dict[str, Any] | None:
-    """Commit and branch of a directory, by default the one where the run was started, and whether there were changes.
+    """Return commit and branch of a directory, and whether files differ from the commit.
 
-    None where git does not tell.
+    No program is run but git: see `_isolated_git`. A file of a content filter, such as git-lfs, counts as changed once
+    it was written again.
+
+    Args:
+        directory: Directory inside a checkout; None for the current one.
+
+    Returns:
+        The keys `commit`, `branch` and `dirty`; None where there is no commit or no git.
     """
     try:
-        commit = _git(directory, "rev-parse", "HEAD")
-        branch = _git(directory, "rev-parse", "--abbrev-ref", "HEAD")
-        return {"commit": commit, "branch": branch, "dirty": bool(_git(directory, "status", "--porcelain"))}
-    except (OSError, subprocess.SubprocessError):
+        with _isolated_git(directory or Path.cwd()) as git:
+            commit, branch = git("rev-parse", "HEAD", "--abbrev-ref", "HEAD").split()
+            # The state inside a submodule would be asked of another git, with that submodule's own configuration.
+            status = git("status", "--porcelain", "--no-renames", "--ignore-submodules=dirty")
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None
+    return {"commit": commit, "branch": branch, "dirty": bool(status)}
 
 
 def genelab_revision() -> dict[str, Any] | None:
-    """The revision of the checkout that genelab runs from; None if it is an installed copy."""
+    """Return the revision of the checkout that genelab runs from; None if it is an installed copy."""
     package = Path(genelab.__file__)
     try:
-        _git(package.parent, "ls-files", "--error-unmatch", package.name)  # a copy may lie inside another checkout
-    except (OSError, subprocess.SubprocessError):
+        with _isolated_git(package.parent) as git:
+            git("ls-files", "--error-unmatch", package.name)  # a copy may lie inside another checkout
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return git_revision(package.parent)
 
 
-def _git(directory: Path | None, *words: str) -> str:
-    command = ["git", *words]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+_DATA = re.compile(r"(core|extensions)\.(filemode|symlinks|ignorecase|autocrlf|eol|objectformat|refstorage)\n(\w+)")
+"""A setting that says how a repository's files are to be read, and its value."""
+_SHARED = ("objects", "refs", "packed-refs", "reftable", "info", "shallow")
+"""Data that all work trees of a repository have in common."""
+
+
+@contextlib.contextmanager
+def _isolated_git(directory: Path) -> Iterator[Callable[..., str]]:
+    """Yield a function that runs git on the checkout of a directory without the checkout's own configuration.
+
+    A repository's configuration names programs that `git status` runs (`core.fsmonitor`, `filter.*.clean`, hooks), and
+    a directory may come from anywhere. No option switches all of them off, so git is given another repository: one
+    with links to the data of this one, and a configuration of harmless values.
+
+    Args:
+        directory: Directory inside the checkout.
+
+    Raises:
+        OSError: There is no checkout, or no git.
+    """
+    directory = directory.absolute()
+    top = next((path for path in (directory, *directory.parents) if (path / ".git").exists()), None)
+    if top is None:
+        raise FileNotFoundError(directory)
+    own = top / _line(top / ".git", "gitdir:") if (top / ".git").is_file() else top / ".git"
+    shared = own / _line(own / "commondir") if (own / "commondir").is_file() else own  # this is a linked work tree
+    with tempfile.TemporaryDirectory() as folder:
+        clean_shared = Path(folder)
+        clean = clean_shared if own == shared else clean_shared / "worktrees" / "this"
+        clean.mkdir(parents=True, exist_ok=True)
+        for name in _SHARED:
+            (clean_shared / name).symlink_to(shared / name)
+        for path in (own / "index", own / "reftable", *own.glob("sharedindex.*")):
+            if not (clean / path.name).is_symlink():
+                (clean / path.name).symlink_to(path)
+        (clean / "HEAD").write_text(_line(own / "HEAD"))  # git takes no link for it
+        if clean != clean_shared:
+            (clean / "commondir").write_text("../..")
+        config = clean_shared / "config"
+        config.write_text("[core]\nrepositoryformatversion = 1\nbare = false\n")
+
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        paths = {"GIT_DIR": str(clean), "GIT_WORK_TREE": str(top), "GIT_OPTIONAL_LOCKS": "0"}
+        ours = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+
+        def git(*words: str, settings: Mapping[str, str] = ours) -> str:
+            env = {**inherited, **paths, **settings}
+            done = subprocess.run(["git", *words], cwd=directory, env=env, capture_output=True, check=True, timeout=10)
+            return done.stdout.decode(errors="replace").strip()
+
+        # `git config` reads, and runs nothing.
+        for setting in git("config", "--file", str(shared / "config"), "--list", "-z").split("\0"):
+            if found := _DATA.fullmatch(setting):
+                section, name, value = found.groups()
+                config.write_text(f"{config.read_text()}[{section}]\n{name} = {value}\n")
+        with contextlib.suppress(subprocess.CalledProcessError):  # the user has no such file
+            ours["GIT_CONFIG_VALUE_0"] = git("config", "--type=path", "core.excludesfile", settings={})
+            ours |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.excludesfile"}
+        yield git
+
+
+def _line(path: Path, prefix: str = "") -> str:
+    """Return the first line of one of git's small files, without its prefix."""
+    if not path.is_file():
+        raise FileNotFoundError(path)  # a pipe would be waited for
+    return read_head(path, 4096).decode().partition("\n")[0].removeprefix(prefix).strip()

@@ -6,6 +6,7 @@ import datetime
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,17 @@ from genelab.rl.run import RunDirectory, Status
 
 TIMEOUT = datetime.timedelta(hours=1)
 """How long ranks wait for each other; rank 0 may have an evaluation to do."""
+STORE = "GENELAB_STORE_FILE"
+"""Environment variable that names the file by which the ranks of one machine find each other."""
+
+
+def torchrun_number(name: str) -> int:
+    """Return a number that torchrun puts into the environment of a rank."""
+    text = os.environ.get(name, "")
+    if not re.fullmatch("[0-9]{1,9}", text):
+        given = f"{name} is {text!r}" if text else f"there is no {name}"
+        raise UsageError(f"TORCHELASTIC_RUN_ID is set, as torchrun does, but {given}: unset TORCHELASTIC_RUN_ID")
+    return int(text)
 
 
 @dataclass(kw_only=True)
@@ -37,10 +49,10 @@ class Rank:
     @classmethod
     @functools.cache
     def current(cls) -> Rank:
-        """This process, by what torchrun says; alone without it."""
+        """Return this process, by what torchrun says; alone without it."""
         if "TORCHELASTIC_RUN_ID" not in os.environ:
             return cls()
-        return cls(index=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+        return cls(index=torchrun_number("RANK"), world_size=torchrun_number("WORLD_SIZE"))
 
     @property
     def leads(self) -> bool:
@@ -69,7 +81,14 @@ class Rank:
             yield
             return
         backend = "nccl" if device.type == "cuda" else "gloo"
-        distributed.init_process_group(backend, rank=self.index, world_size=self.world_size, timeout=TIMEOUT)
+        store = os.environ.get(STORE)
+        distributed.init_process_group(
+            backend,
+            init_method="env://" if store is None else f"file://{store}",
+            rank=self.index,
+            world_size=self.world_size,
+            timeout=TIMEOUT,
+        )
         interruption = None
         try:
             yield

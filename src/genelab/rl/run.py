@@ -6,12 +6,16 @@ import contextlib
 import datetime
 import fcntl
 import json
+import logging
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
+
+import psutil
 
 from genelab.config import atomic_write_text, dump_json, expect, read_json
 from genelab.config.files import inside, remove_leftovers, temporary_name
@@ -22,6 +26,7 @@ Status = Literal["running", "completed", "interrupted", "failed"]
 LOCK_FILE = ".lock"
 """Names the process that owns a run directory, while it does."""
 _ATTEMPTS = 6
+_LOG = logging.getLogger("genelab")
 
 RECORD: dict[str, Any] = {
     "task": str,
@@ -51,7 +56,11 @@ RECORD: dict[str, Any] = {
 
 
 class Lock:
-    """That one process writes to a directory: an advisory lock of the system, which ends with the process."""
+    """Ownership of a directory by one process: an advisory lock of the system, which ends with the process.
+
+    On a file system without such locks (some NFS and FUSE mounts) the lock file itself is the lock. It stays when its
+    process is killed, so it says which process that was, and since when it runs: a process id is used again.
+    """
 
     def __init__(self, file: int, path: Path) -> None:
         self._file = file
@@ -59,33 +68,40 @@ class Lock:
 
     @classmethod
     def take(cls, directory: Path) -> Lock:
-        """Own the directory, or say who does."""
+        """Own the directory.
+
+        Raises:
+            UsageError: Another process does.
+        """
         path = directory / LOCK_FILE
-        for attempt in range(_ATTEMPTS):
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)  # what a link points to is not ours
-            if _locks(file, fcntl.LOCK_EX):
-                if _is_still(path, file):  # its last owner may have taken the file away meanwhile
-                    os.ftruncate(file, 0)
-                    os.write(file, f"{os.getpid()} {platform.node()}\n".encode())
-                    return cls(file, path)
-            elif attempt == _ATTEMPTS - 1:
-                owner = os.read(file, 200).decode(errors="replace").split()
-                os.close(file)
-                who = f"process {owner[0]} on {owner[1]}" if len(owner) == 2 else "another process"
-                raise UsageError(f"{directory} is in use by {who}: wait for its end, or choose another directory")
+        for _ in range(_ATTEMPTS):
+            file, created = _open(path)
+            locked = _locks(file, fcntl.LOCK_EX)
+            if created if locked is None else locked and _is_still(path, file):  # it may have been taken away meanwhile
+                if locked is None:
+                    _LOG.warning("the file system of %s has no locks: %s says who uses it", directory, path)
+                os.ftruncate(file, 0)
+                os.write(file, f"{os.getpid()} {platform.node()} {_started(os.getpid())}\n".encode())
+                return cls(file, path)
+            owner = _owner(file)
+            if locked is None and not _is_alive(owner):
+                _take_away(path, file)
             os.close(file)
-            time.sleep(0.05)  # somebody may only be looking whether it is taken
-        raise UsageError(f"{directory} is in use by another process")
+            time.sleep(0.05)  # another process may only be looking whether it is taken
+        who = f"process {owner[0]} on {owner[1]}" if owner else "another process"
+        how = f"; if it has ended, delete {path}" if locked is None else ""
+        raise UsageError(f"{directory} is in use by {who}: wait for its end, or choose another directory{how}")
 
     @classmethod
     def is_taken(cls, directory: Path) -> bool:
-        """Whether a process owns the directory now."""
+        """Return whether a process owns the directory now."""
         try:
             file = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # no pipe is waited for
         except OSError:
             return False
         try:
-            return not _locks(file, fcntl.LOCK_SH)
+            locked = _locks(file, fcntl.LOCK_SH)
+            return _is_alive(_owner(file)) if locked is None else not locked
         finally:
             os.close(file)
 
@@ -98,14 +114,63 @@ class Lock:
         os.close(self._file)
 
 
-def _locks(file: int, kind: int) -> bool:
+def _open(path: Path) -> tuple[int, bool]:
+    """Return the open lock file, and whether this process has made it."""
+    flags = os.O_RDWR | os.O_NOFOLLOW  # what a link points to is not ours
+    while True:
+        with contextlib.suppress(FileExistsError):
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644), True
+        with contextlib.suppress(FileNotFoundError):  # its owner has ended meanwhile
+            return os.open(path, flags), False
+
+
+def _locks(file: int, kind: int) -> bool | None:
+    """Return whether the file could be locked; None on a file system without locks."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        pass  # a file system without locks: nobody can be told from nobody
+        return None
     return True
+
+
+def _owner(file: int) -> tuple[int, str, str] | None:
+    """Return process, machine and start of the process in a lock file; None if it has not been written yet."""
+    try:
+        words = os.pread(file, 200, 0).decode(errors="replace").split()
+    except OSError:  # a pipe
+        return None
+    if len(words) < 2 or not re.fullmatch(r"[0-9]{1,9}", words[0]):
+        return None
+    return int(words[0]), words[1], words[2] if len(words) > 2 else ""
+
+
+def _is_alive(owner: tuple[int, str, str] | None) -> bool:
+    """Return whether the owner may still run: of another machine's process nothing is known."""
+    if owner is None or owner[1] != platform.node():
+        return True
+    now = _started(owner[0])
+    return now is not None and (not owner[2] or now == owner[2])
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process of this machine started, in ticks since the machine did; None if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return "?" if psutil.pid_exists(pid) else None
+
+
+def _take_away(path: Path, file: int) -> None:
+    """Remove the lock file of a process that was killed, but not that of a new owner."""
+    aside = temporary_name(path)
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(aside)
+        if _is_still(aside, file):
+            aside.unlink()
+        else:
+            aside.rename(path)
 
 
 def _is_still(path: Path, file: int) -> bool:
@@ -124,6 +189,7 @@ class RunDirectory:
         self.record: dict[str, Any] = {}
         self._earlier: dict[str, Any] = {}
         self._seconds_before = 0.0
+        self._began: float | None = None
         self._before: set[Path] | None = None
         """What was there before this run was created; None: it was not created by this."""
 
@@ -241,6 +307,7 @@ class RunDirectory:
 
     def start(self, **facts: Any) -> None:
         """Say what the run is."""
+        self._began = time.monotonic()
         self._earlier = self.record
         self.record = {
             **facts,
@@ -265,9 +332,11 @@ class RunDirectory:
         self.start(**facts, **told, command=self.record.get("command"))
 
     def elapsed(self) -> float:
-        """How long the run has taken, s, without the pauses before it was resumed."""
-        started = datetime.datetime.fromisoformat(self.record["started_at"])
-        return self._seconds_before + (datetime.datetime.now(datetime.UTC) - started).total_seconds()
+        """Return how long the run has taken, s, without the pauses before it was resumed."""
+        if self._began is not None:
+            return self._seconds_before + time.monotonic() - self._began  # the time of day may be set meanwhile
+        started = datetime.datetime.fromisoformat(self.record["started_at"])  # by a process that is gone
+        return max(0.0, (datetime.datetime.now(datetime.UTC) - started).total_seconds())
 
     def revert(self) -> None:
         """Say again what was said before this start: the run cannot go on, and is as it was."""
@@ -277,7 +346,8 @@ class RunDirectory:
 
     def finish(self, status: Status, **facts: Any) -> None:
         """Say how the run ended."""
-        self.record.update(status=status, ended_at=_now(), wall_seconds=round(self.elapsed(), 3), **facts)
+        ended = max(_now(), self.record["started_at"])  # the time of day may have been set back
+        self.record.update(status=status, ended_at=ended, wall_seconds=round(self.elapsed(), 3), **facts)
         self._write()
 
     def _write(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from genelab.config.archive import MAX_RECORDS
 from genelab.errors import UsageError
 
 MAX_SOURCE = 2**22
@@ -82,6 +83,8 @@ def _checked(data: bytes) -> bytes:
         names = [member.filename.casefold() for member in members]  # torch looks them up in any case
         if len(set(names)) < len(names):
             raise UsageError("two of its parts have one name")
+        if len(members) > MAX_RECORDS:
+            raise UsageError(f"it has more than {MAX_RECORDS} parts")
         source_left, tensors_left = MAX_SOURCE, len(data)
         for member in members:
             if member.filename.endswith(_LINES):

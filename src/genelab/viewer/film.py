@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from genelab.config import atomic_write_bytes, check_out, temporary_name, writable_target
+from genelab.config import atomic_write_bytes, check_out, writable_target
+from genelab.config.files import open_temporary
 from genelab.envs import ManagerBasedEnv
 from genelab.errors import GenelabError, UsageError
 from genelab.viewer.camera import Camera
@@ -138,8 +139,8 @@ class Encoder:
         self.path = path
         try:
             self._target = writable_target(path)
-            self._temporary = temporary_name(self._target)
-            self._file = self._av.open(str(self._temporary), "w", format="mp4", options={"movflags": "faststart"})
+            self._temporary, self._held = open_temporary(self._target)
+            self._file = self._open()
         except OSError as error:
             raise UsageError(f"`film.path`: cannot write {path}: {error.strerror}") from error
         self._stream = self._file.add_stream(_CODEC, rate=fps, options={"crf": "20", "preset": "veryfast"})
@@ -147,6 +148,14 @@ class Encoder:
         self._stream.pix_fmt = "yuv420p"
         self._pictures = 0
         self._broken = False
+
+    def _open(self) -> Any:
+        try:
+            return self._av.open(str(self._temporary), "w", format="mp4", options={"movflags": "faststart"})
+        except OSError:
+            self._temporary.unlink(missing_ok=True)
+            self._held.close()
+            raise
 
     def add(self, picture: np.ndarray) -> None:
         """One more picture, `(height, width, 3)` bytes."""
@@ -164,6 +173,7 @@ class Encoder:
             raise self._failure(error) from error
         finally:
             self._temporary.unlink(missing_ok=True)
+            self._held.close()
 
     def _write(self, frame: Any) -> None:
         try:

@@ -96,7 +96,7 @@ class Process:
                 stdout=output,
                 stderr=None if output is None else subprocess.STDOUT,
                 start_new_session=True,  # so that Ctrl-C on the terminal reaches it once, through the parent
-                preexec_fn=functools.partial(_prepare, os.getpid()),
+                preexec_fn=functools.partial(prepare, os.getpid()),
             )
 
     def poll(self) -> int | None:
@@ -173,8 +173,8 @@ def die_with_parent() -> None:
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _prepare(parent: int) -> None:
-    """In the child, before its program starts."""
+def prepare(parent: int) -> None:
+    """Make a child end with its parent and hear Ctrl-C; for `preexec_fn`, before its program starts."""
     signal.pthread_sigmask(signal.SIG_SETMASK, set())  # Ray's processes block SIGINT
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and a shell's background jobs ignore it
     die_with_parent()

@@ -7,6 +7,8 @@ averages the gradients, so that all have the same weights. Rank 0 leads: it alon
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from genelab.errors import GenelabError, UsageError
 from genelab.rl.backends.base import select_backend
 from genelab.rl.launch.process import Process, Stop, available_threads, die_with_parent, share, torchrun_command
 from genelab.rl.launch.task import load_cfg
-from genelab.rl.rank import Rank, check_backend, open_run
+from genelab.rl.rank import STORE, Rank, check_backend, open_run, torchrun_number
 from genelab.rl.run import RunDirectory
 
 
@@ -29,7 +31,7 @@ def enter_rank() -> Rank:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
         visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-        local = int(os.environ["LOCAL_RANK"])
+        local = torchrun_number("LOCAL_RANK")
         os.environ["CUDA_VISIBLE_DEVICES"] = visible[local] if local < len(visible) else str(local)
     return rank
 
@@ -85,9 +87,11 @@ def train_ranks(
         "env.simulation.gpu": cfg.env.simulation.gpu or options.gpus is not None,
     }
     words = [*words, *(f"--{name}={value}" for name, value in changes.items()), "--log-dir", str(path)]
-    stop, threads = Stop(), str(share(available_threads(), options.here))
-    with stop.on_signals():
-        job = Process(torchrun_command(_torchrun(options), words), env={"OMP_NUM_THREADS": threads})
+    stop, env = Stop(), {"OMP_NUM_THREADS": str(share(available_threads(), options.here))}
+    with stop.on_signals(), tempfile.TemporaryDirectory() as folder:
+        if options.nnodes == 1:
+            env |= _without_network(Path(folder))
+        job = Process(torchrun_command(_torchrun(options, Path(folder)), words), env=env)
         while (code := job.poll()) is None:
             stop.apply([job])
             time.sleep(0.1)
@@ -125,10 +129,20 @@ def _envs_per_rank(options: RankOptions, cfg: Any) -> int:
     return total // ranks
 
 
-def _torchrun(options: RankOptions) -> list[str]:
+def _without_network(folder: Path) -> dict[str, str]:
+    """Return the environment in which ranks of one machine find each other by files.
+
+    The stores of `torchrun --standalone` and of torch listen on all interfaces, and serve whoever connects.
+    """
+    loopback = {} if "GLOO_SOCKET_IFNAME" in os.environ or sys.platform != "linux" else {"GLOO_SOCKET_IFNAME": "lo"}
+    return {STORE: str(folder / "ranks"), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **loopback}
+
+
+def _torchrun(options: RankOptions, folder: Path) -> list[str]:
     words = ["--nproc-per-node", str(options.here)]
     if options.nnodes == 1:
-        return [*words, "--standalone"]
+        words += ["--rdzv-backend", "c10d", "--rdzv-conf", "store_type=file", "--rdzv-id", "genelab"]
+        return [*words, "--rdzv-endpoint", str(folder / "torchrun")]
     if options.rdzv_endpoint is None:
         raise UsageError("`nnodes` needs `rdzv_endpoint=HOST:PORT`, the first machine and a free port of it")
     words += ["--nnodes", str(options.nnodes), "--rdzv-endpoint", options.rdzv_endpoint]

@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from stable_baselines3.common.save_util import load_from_zip_file
 
-from genelab.config import check_memory, expect, parse_json
+from genelab.config import expect, parse_json
+from genelab.config.archive import check_zip
+from genelab.config.memory import machine_memory
 from genelab.envs import ManagerBasedRlEnv
 from genelab.errors import MAX_REASON, UsageError, summary
 from genelab.rl.checkpoint import check_archive, check_meta, write_atomically
@@ -42,6 +44,7 @@ def read_archive(
     """Metadata and policy weights of a checkpoint that fits the environment; runs no code of the archive's."""
     check_archive(path)
     try:
+        check_zip(path, str(path), most_bytes=machine_memory())
         with zipfile.ZipFile(path) as archive:
             if _META not in archive.namelist():  # what remains of half an archive may look like another archive
                 raise UsageError(f"{path}: not a checkpoint made with sb3, or a damaged one")
@@ -49,7 +52,7 @@ def read_archive(
                 meta = parse_json(file.read(_MOST_META), f"{path}: {_META}")
         check_meta(meta, path, backend, env, to_learn=to_learn)
         expect(meta, {"agent": {"algorithm": str}, "goals": bool, "normalizer": dict | None}, path)
-        _check_sizes(path)
+        _check_tensors(path)
         _, parameters, _ = load_from_zip_file(path, load_data=False, device="cpu")
         return meta, parameters["policy"]
     except UsageError:
@@ -58,10 +61,12 @@ def read_archive(
         raise UsageError(f"{path}: a damaged checkpoint: {summary(error)[:MAX_REASON]}") from error
 
 
-def _check_sizes(path: Path) -> None:
-    """Refuse an archive that would unpack to more than the machine holds."""
+def _check_tensors(path: Path) -> None:
+    """Refuse weights that would fill the memory: each `.pth` of the archive is an archive of torch."""
     with zipfile.ZipFile(path) as archive:
-        check_memory(str(path), "its content", sum(member.file_size for member in archive.infolist()))
+        for name in archive.namelist():
+            if name.endswith(".pth"):
+                check_zip(io.BytesIO(archive.read(name)), f"{path}: {name}")
 
 
 def load_weights(policy: Any, weights: dict[str, torch.Tensor], path: Path) -> None:
