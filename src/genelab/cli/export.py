@@ -64,8 +64,8 @@ def _about(target: TargetEntry) -> str:
 @click.option("--opset", type=int, help="Version of ONNX' operators [17].")
 @click.option(
     "--batch",
-    type=click.Choice(["static", "dynamic"]),
-    help="Robots that an ONNX file serves at once: one, or any number [static].",
+    type=click.Choice(["dynamic", "static", "1"]),
+    help="Robots that an ONNX file serves at once: any number, or one (static, or 1) [dynamic].",
 )
 @click.option("--for", "target", type=Registered(TARGETS.names), help="Write what this deploy stack reads.")
 @click.option("--with", "given", metavar="NAME=VALUE", multiple=True, help="A setting of the stack that --for names.")
@@ -77,7 +77,7 @@ def command(
     format: Literal["torchscript", "onnx"] | None,
     out: Path | None,
     opset: int | None,
-    batch: Literal["static", "dynamic"] | None,
+    batch: Literal["dynamic", "static", "1"] | None,
     target: str | None,
     given: Sequence[str],
     overrides: Mapping[str, Any],
@@ -95,14 +95,22 @@ def command(
     from genelab.rl import export_task
 
     result = export_task(
-        task, checkpoint, best=best, format=format, out=out, opset=opset, batch=batch, overrides=changes, notify=say
+        task,
+        checkpoint,
+        best=best,
+        format=format,
+        out=out,
+        opset=opset,
+        batch="static" if batch == "1" else batch,
+        overrides=changes,
+        notify=say,
     )
     about = result.metadata
     memory = f", {about['recurrent']['rnn_type'].upper()}" if about["is_recurrent"] else ""
     click.echo(f"{about['task']}: {about['backend']} {about['algorithm']}{memory} from {result.source}")
     click.echo(f"policy      {result.path} ({result.size / 1024:.1f} kB, {about['format']})")
     click.echo(f"metadata    {result.metadata_path}")
-    click.echo(f"input       {about['obs_dim']} raw observations: {', '.join(about['obs_groups'])}")
+    click.echo(f"input       {about['obs_dim']} raw observations of {_robots(about)}: {', '.join(about['obs_groups'])}")
     click.echo(f"output      {about['action_dim']} actions every {about['step_dt']:g} s")
     if result.parity_error is None:
         click.echo("copied      it was an exported policy already")
@@ -112,6 +120,12 @@ def command(
     click.echo("to run it:")
     for line in _usage(result.path, about):
         click.echo(f"  {line}")
+
+
+def _robots(about: Mapping[str, Any]) -> str:
+    """How many robots the file serves at once."""
+    alone = about.get("batch") == "static" if about["format"] == "onnx" else about["is_recurrent"]
+    return "one robot" if alone else "any number of robots"
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
