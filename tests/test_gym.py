@@ -165,12 +165,12 @@ def test_what_was_told_of_the_last_step_is_told_as_gymnasium_does(vec: Any) -> N
     def make() -> Any:
         return gymnasium.make(TASK, play=True, overrides=SHORT)
 
-    theirs = gymnasium.vector.SyncVectorEnv([make] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
+    theirs: Any = gymnasium.vector.SyncVectorEnv([make] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
     ours = vec(numpy=True, group="policy", play=True, overrides=SHORT)
     infos = []
     for env in (theirs, ours):
         env.reset(seed=0)
-        (env.envs[0].unwrapped.env if env is theirs else env.env).episode_length_buf[0] = 5
+        (theirs.envs[0].unwrapped if env is theirs else env).env.episode_length_buf[0] = 5
         infos.append([env.step(zeros(env))[4] for _ in range(5)][-1])
     theirs.close()
     for info in infos:
