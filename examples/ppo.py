@@ -64,9 +64,10 @@ def train(task: str, num_envs: int, steps: int, iterations: int, seed: int = 0) 
             observation, reward, terminated, truncated, info = env.step(action.numpy())
             done = torch.as_tensor(terminated | truncated).float()
             paid = torch.as_tensor(reward)
-            if "final_obs" in info:  # an episode that was cut off keeps the value of its last state
+            if truncated.any():  # an episode that was cut off keeps the value of its last state
                 with torch.no_grad():
-                    paid = paid + gamma * agent.value(torch.as_tensor(info["final_obs"])) * torch.as_tensor(truncated)
+                    last = torch.as_tensor(np.stack(info["final_obs"][truncated]))
+                    paid[torch.as_tensor(truncated)] += gamma * agent.value(last)
             if "episode" in info:
                 returns += info["episode"]["r"][info["_episode"]].tolist()
             rows.append((seen, action, policy.log_prob(action).sum(1), value, paid, done))

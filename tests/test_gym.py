@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector as wrappers
 
 from genelab import TASKS
+from genelab.envs import NotFiniteError
 from genelab.errors import UsageError
 from genelab.gym import VectorTask
 from tests.lacking import lacking
@@ -84,7 +85,7 @@ def test_arrays_and_one_group(vec: Any) -> None:
         observation, reward, terminated, truncated, info = env.step(zeros(env))
     assert {type(part) for part in (observation, reward, terminated, truncated)} == {np.ndarray}
     assert truncated.tolist() == info["_final_obs"].tolist() == [True] * 3
-    assert info["final_obs"].shape == observation.shape
+    assert np.stack(info["final_obs"]).shape == observation.shape
     assert "log" not in info
     with pytest.raises(UsageError, match=r"^group: no observation group is called 'polcy'\. Did you mean 'policy'\?$"):
         vec(group="polcy")
@@ -99,6 +100,102 @@ def test_an_episode_that_ended_is_reset_in_the_next_step(vec: Any) -> None:
     assert (results[10][1] == 0.0).all()
     assert env.env.episode_length_buf.tolist() == [0, 0, 0]
     assert [bool(env.step(zeros(env))[3].any()) for _ in range(10)] == [False] * 9 + [True]
+
+
+STACKED = {
+    "env.observations.policy.history_length": 3,
+    "env.observations.policy.terms.joint_pos.delay": (1, 3),
+    "env.actions.cart.delay": (0, 2),
+}
+
+
+def test_a_reset_in_the_next_step_leaves_the_others_alone(vec: Any) -> None:
+    """One environment times out early: noise-free, all that differs between the modes is that it is a step behind."""
+    runs, logs = [], []
+    for mode in ("same_step", "next_step"):
+        env = vec(numpy=True, group="policy", autoreset_mode=mode, play=True, overrides=STACKED)
+        env.reset(seed=0)
+        env.env.episode_length_buf[1] = env.env.max_episode_length - 6
+        actions = np.random.default_rng(0).uniform(-0.3, 0.3, (30, 3, 1)).astype(np.float32)
+        actions[:, 1] = 0.1
+        steps = []
+        for action in actions:
+            steps.append(env.step(action))
+            logs += [env.env.extras["log"]] if "log" in env.env.extras else []
+        runs.append(steps)
+    same, later = runs
+    ends = [step[3].tolist() for step in later]
+    assert ends == [step[3].tolist() for step in same]
+    assert ends[5] == [False, True, False]
+    for one, two in zip(same, later, strict=True):
+        assert (one[0][[0, 2]] == two[0][[0, 2]]).all()
+        assert (one[1][[0, 2]] == two[1][[0, 2]]).all()
+    assert (later[5][0][1] == same[5][4]["final_obs"][1]).all()
+    assert all((one[0][1] == two[0][1]).all() for one, two in zip(same[5:-1], later[6:], strict=True))
+    assert later[6][1][1] == 0.0
+    assert all(one[1][1] == two[1][1] for one, two in zip(same[6:-1], later[7:], strict=True))
+    assert logs[0].keys() == logs[1].keys()
+    assert all(logs[0][key] == logs[1][key] for key in logs[0]), "the step of the reset does not count"
+
+
+def test_noise_and_history_move_on_once_in_every_step(vec: Any) -> None:
+    env = vec(numpy=True, group="policy", autoreset_mode="next_step", overrides=STACKED)
+    before, _ = env.reset(seed=0)
+    env.env.episode_length_buf[1] = env.env.max_episode_length - 3
+    frame = before.shape[1] // 3
+    for step in range(8):
+        observation, *_, truncated, _ = env.step(zeros(env))
+        assert truncated.tolist() == [False, step == 2, False]
+        others = [0, 2] if step == 3 else [0, 1, 2]
+        assert (observation[others, :-frame] == before[others, frame:]).all()
+        assert (observation[:, -frame:] != before[:, -frame:]).any(axis=1).all()
+        before = observation
+
+
+def test_arrays_belong_to_the_caller(vec: Any) -> None:
+    env = vec(numpy=True, group="policy", autoreset_mode="disabled", overrides=STACKED)
+    seen, _ = env.reset(seed=0)
+    kept = seen.copy()
+    seen[:] = 7.0
+    again, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+    assert (again[[0, 2]] == kept[[0, 2]]).all()
+
+
+def test_what_was_told_of_the_last_step_is_told_as_gymnasium_does(vec: Any) -> None:
+    def make() -> Any:
+        return gymnasium.make(TASK, play=True, overrides=SHORT)
+
+    theirs: Any = gymnasium.vector.SyncVectorEnv([make] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
+    ours = vec(numpy=True, group="policy", play=True, overrides=SHORT)
+    infos = []
+    for env in (theirs, ours):
+        env.reset(seed=0)
+        (theirs.envs[0].unwrapped if env is theirs else env).env.episode_length_buf[0] = 5
+        infos.append([env.step(zeros(env))[4] for _ in range(5)][-1])
+    theirs.close()
+    for info in infos:
+        assert info["_final_obs"].tolist() == info["_final_info"].tolist() == [True, False, False]
+        assert info["final_obs"].dtype == object
+        assert [last is None for last in info["final_obs"]] == [False, True, True]
+        assert info["final_obs"][0].shape == (8,)
+        assert info["final_info"]["time_outs"][0]
+        assert info["final_info"]["_time_outs"].tolist() == [True, False, False]
+    assert set(infos[0]["final_info"]) == set(infos[1]["final_info"])
+    tensors = vec(overrides=SHORT)
+    tensors.reset(seed=0)
+    info = [tensors.step(torch.zeros(3, 1))[4] for _ in range(10)][-1]
+    assert info["final_obs"]["policy"].shape == (3, 8)
+    assert info["final_info"]["time_outs"].tolist() == [True] * 3
+
+
+def test_a_number_that_is_not_finite_is_named_and_not_handed_on(vec: Any) -> None:
+    for options in ({}, {"numpy": True, "group": "policy"}):
+        env = vec(**options)
+        env.reset(seed=0)
+        engine = getattr(env, "env", env).scene.engine
+        engine.write_qvel(torch.full((1, 1), torch.nan), [0], torch.tensor([1]))
+        with pytest.raises(NotFiniteError, match=r"^not a finite number in environment 1: the physics, reward "):
+            env.step(np.zeros((3, 1), np.float32))
 
 
 def test_some_environments_start_anew(vec: Any) -> None:
@@ -129,7 +226,7 @@ def test_seeds_of_all_kinds(vec: Any) -> None:
 def test_what_makes_no_sense_is_refused(vec: Any) -> None:
     env = vec()
     env.reset(seed=0)
-    with pytest.raises(UsageError, match=r"^step: an action is not a finite number$"):
+    with pytest.raises(NotFiniteError, match=r"^not a finite number in environment 0 \(and 2 more\): the action\."):
         env.step(torch.full((3, 1), torch.nan))
     env.close()
     for use in (lambda: env.step(zeros(env)), env.reset):

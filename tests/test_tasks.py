@@ -209,6 +209,23 @@ def test_the_memory_tasks_show_the_target_for_five_steps_only() -> None:
     torch.testing.assert_close(env.reward_manager.step_reward[index], torch.full((2,), -4.0 * 0.25 * 0.01))
 
 
+def test_nothing_but_the_cue_tells_the_target_of_the_memory_tasks() -> None:
+    cfg = rl_cfg("GeneLab-Inverted-Pendulum-Memory-Rnn-v0", play=True)
+    cfg.scene.num_envs = 2
+    cfg.events["reset_joints"].params |= {"position_range": (0.02, 0.02), "velocity_range": (0.03, 0.03)}
+    env = ManagerBasedRlEnv(cfg)
+    observations, _ = env.reset(seed=0)
+    target = env.commands["target"].clone()
+    assert target[0] != target[1]
+    for step in range(60):
+        policy = observations["policy"]
+        assert torch.equal(policy[0, :8], policy[1, :8]), f"step {step} shows more of the target than the cue"
+        assert (policy[0, 8] != policy[1, 8]) == (step < 5)
+        # What a policy would do that wants to leave itself a note: go where the cue says while it is seen.
+        observations, *_ = env.step(policy[:, 8:] if step < 5 else torch.full((2, 1), 0.1))
+    assert (env.robot.joint_pos[:, 0] > 0.05).all(), "afterwards the cart goes where it is told"
+
+
 def test_the_memory_tasks_differ_only_in_the_network() -> None:
     tasks = [f"GeneLab-Inverted-Pendulum-Memory-{kind}-v0" for kind in ("Rnn", "Mlp")]
     assert rl_cfg(tasks[0]) == rl_cfg(tasks[1])

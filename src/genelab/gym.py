@@ -13,14 +13,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
 from genelab.config import apply_overrides
-from genelab.envs import ManagerBasedRlEnv, rl_cfg
+from genelab.envs import FiniteGuard, ManagerBasedRlEnv, rl_cfg
 from genelab.errors import UsageError, did_you_mean
 from genelab.viewer.pictures import Pictures
 
@@ -49,21 +48,30 @@ def make_vec(
     mode = _MODES.get(str(getattr(autoreset_mode, "name", autoreset_mode)).lower().replace("-", "_"))
     if mode is None:
         raise UsageError(f"autoreset_mode: {autoreset_mode!r} is none of {', '.join(_MODES)}")
-    env = _make(task, num_envs, play, seed, overrides, auto_reset=mode is AutoresetMode.SAME_STEP)
+    env = _make(task, num_envs, play, seed, overrides, mode, late=False if numpy else None)
     if not numpy and group is None and render_mode is None and mode is AutoresetMode.SAME_STEP:
         return env
     return VectorTask(env, numpy=numpy, group=group, autoreset_mode=mode, render_mode=render_mode, size=render_size)
 
 
 def _make(
-    task: str, num_envs: int, play: bool, seed: int | None, overrides: Mapping[str, Any], *, auto_reset: bool
+    task: str,
+    num_envs: int,
+    play: bool,
+    seed: int | None,
+    overrides: Mapping[str, Any],
+    mode: AutoresetMode,
+    *,
+    late: bool | None,
 ) -> ManagerBasedRlEnv:
     cfg = rl_cfg(task, play=play)
     apply_overrides({"env": cfg}, overrides)
     cfg.scene.num_envs = num_envs
     cfg.seed = seed if seed is not None else cfg.seed
-    cfg.auto_reset = auto_reset
-    return ManagerBasedRlEnv(cfg)
+    cfg.auto_reset = mode is AutoresetMode.SAME_STEP
+    env = ManagerBasedRlEnv(cfg)
+    env.watchers.append(FiniteGuard(env, late=late))
+    return env
 
 
 class VectorTask(VectorEnv):
@@ -82,7 +90,7 @@ class VectorTask(VectorEnv):
         self.env = env
         self.num_envs = env.num_envs
         self.render_mode = _checked(render_mode, size)
-        self.autoreset_mode = autoreset_mode
+        self.autoreset_mode = env.autoreset_mode = autoreset_mode
         fps = round(1.0 / env.step_dt, 6)
         self.metadata = {"render_modes": ["rgb_array"], "autoreset_mode": autoreset_mode, "render_fps": fps}
         self._numpy, self._group, self._size = numpy, group, size
@@ -94,7 +102,6 @@ class VectorTask(VectorEnv):
         self.single_action_space = env.single_action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = env.action_space
-        self._over = torch.zeros(self.num_envs, dtype=torch.bool, device=env.device)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -103,21 +110,16 @@ class VectorTask(VectorEnv):
         if isinstance(seed, int | np.integer):
             self._np_random, self._np_random_seed = seeding.np_random(int(seed))
         observations, info = self.env.reset(seed=seed, options=options)
-        mask = (options or {}).get("reset_mask")
-        self._over &= False if mask is None else ~torch.as_tensor(mask, device=self._over.device)
         return self._shown(observations), self._told(info)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One control step. In mode NEXT_STEP an environment whose episode has ended is reset by it instead."""
         observations, reward, terminated, truncated, info = self.env.step(actions)
-        if self.autoreset_mode is AutoresetMode.NEXT_STEP and bool(self._over.any()):
-            observations, _ = self.env.reset(options={"reset_mask": self._over})
-            reward = reward.masked_fill(self._over, 0.0)
-            terminated, truncated = terminated & ~self._over, truncated & ~self._over
-        self._over = terminated | truncated
         told = self._told(info)
         if "final_obs" in info:
-            told["final_obs"] = self._shown(info["final_obs"])
+            last = self._shown(info["final_obs"])
+            told["final_obs"] = _one_by_one(last, told["_final_obs"]) if self._numpy else last
+            told["final_info"] = self._told(info["final_info"])
         return (*map(self._shown, (observations, reward, terminated, truncated)), told)
 
     def _told(self, info: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +136,7 @@ class VectorTask(VectorEnv):
         return self._array(value)
 
     def _array(self, value: Tensor) -> Any:
-        return value.cpu().numpy() if self._numpy else value
+        return value.numpy(force=True).copy() if self._numpy else value  # the environment keeps what it has shown
 
     @functools.cached_property
     def _pictures(self) -> Pictures:
@@ -168,8 +170,8 @@ class Task(gymnasium.Env[Any, np.ndarray]):
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
     ) -> None:
-        env = _make(task, 1, play, None, overrides, auto_reset=False)
         mode = AutoresetMode.DISABLED
+        env = _make(task, 1, play, None, overrides, mode, late=False)
         self._vector = VectorTask(env, group=group, autoreset_mode=mode, render_mode=render_mode, size=render_size)
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": self._vector.metadata["render_fps"]}
@@ -200,6 +202,14 @@ class Task(gymnasium.Env[Any, np.ndarray]):
     def close(self) -> None:
         """Free the engine."""
         self._vector.close()
+
+
+def _one_by_one(values: Any, where: np.ndarray) -> np.ndarray:
+    """What each environment has, or None where there is nothing, as Gymnasium's vector environments give it."""
+    found = np.full(len(where), None, dtype=object)
+    for i in where.nonzero()[0]:
+        found[i] = {name: part[i] for name, part in values.items()} if isinstance(values, dict) else values[i]
+    return found
 
 
 def _first(value: Any) -> Any:

@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, ClassVar
@@ -121,25 +121,43 @@ def snapshot(state: Any, device: torch.device | str = "cpu") -> Any:
 
 
 @contextmanager
-def undone(owners: Iterable[Any]) -> Iterator[None]:
-    """What is done meanwhile leaves no trace in what these objects remember."""
-    before = [(owner, state_of(owner)) for owner in owners]
-    contents = [(tensor, tensor.clone()) for _, state in before for tensor in _tensors(state)]
+def undone(owners: Sequence[Any], but: Tensor | None = None) -> Iterator[None]:
+    """Undo what the block does to the memory of these objects.
+
+    Args:
+        owners: Objects with a memory.
+        but: Environments that keep the change, a mask `(N,)`, in tensors with a row for each environment.
+    """
+    before = [state_of(owner) for owner in owners]
+    contents = {path: (tensor, tensor.clone()) for path, tensor in _tensors(before)}
     yield
+    if but is not None:
+        for path, changed in _tensors([state_of(owner) for owner in owners]):
+            if path in contents:
+                tensor, content = contents[path]
+                contents[path] = tensor, _with_rows(content, changed, but)
     with torch.inference_mode():  # writes to tensors of any mode
-        for tensor, content in contents:
+        for tensor, content in contents.values():
             if tensor.is_contiguous() or 0 not in tensor.stride():  # others are views that nobody can have written to
                 tensor.copy_(content)
-    for owner, state in before:
+    for owner, state in zip(owners, before, strict=True):
         load_state(owner, state)
 
 
-def _tensors(state: Any) -> Iterator[Tensor]:
+def _with_rows(values: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
+    """The values with these rows as they are in the changed ones, if they have a row for each environment."""
+    if values.shape != changed.shape or values.shape[:1] != rows.shape:
+        return values
+    return torch.where(rows.view(-1, *[1] * (values.dim() - 1)), changed, values)
+
+
+def _tensors(state: Any, *path: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
+    """The tensors of a state, each with the keys that lead to it."""
     if isinstance(state, Tensor):
-        yield state
+        yield path, state
     elif isinstance(state, Mapping | list | tuple):
-        for item in state.values() if isinstance(state, Mapping) else state:
-            yield from _tensors(item)
+        for key, item in state.items() if isinstance(state, Mapping) else enumerate(state):
+            yield from _tensors(item, *path, key)
 
 
 def settle(owner: Any) -> None:

@@ -1,12 +1,13 @@
 """Go to a place that is shown only at the beginning, with a network that has a memory and with one that has not.
 
 The environment is the inverted pendulum's with one-second episodes. A target for the cart is drawn at each reset and
-seen for the first five steps; the reward for the cart's position is about that target.
+seen for the first five steps; the reward for the cart's position is about that target. Actions do nothing in these
+steps. Otherwise a network without memory would write the target into the angle of the pole while it sees it, and read
+it there afterwards.
 
-Remembering is the smaller part of it. To go somewhere the cart must first go the wrong way, or its pole would fall, so
-standing still is a place to get stuck in, for networks that see the target all the time as well (docs/pendulums.md).
-Hence the large entropy coefficient, and a lambda that looks further ahead. With them a network without memory gets
-there, too: it tips the pole while it sees the target, and the pole remembers.
+To go somewhere the cart must first go the wrong way, or its pole would fall, so standing still is a local optimum, for
+networks that see the target all the time as well (docs/pendulums.md). Hence the large entropy coefficient, and a lambda
+that looks further ahead.
 
 Source of what is called published: docs/sources.md.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,17 +24,54 @@ from torch import Tensor
 from genelab import math as gm
 from genelab import mdp
 from genelab.config import TaskCfg
-from genelab.envs import ManagerBasedRlEnvCfg, play_cfg
-from genelab.managers import ROBOT, CommandTerm, CommandTermCfg, Meaning, Selection, metric, obs, observation, reward
+from genelab.envs import ManagerBasedEnv, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, play_cfg
+from genelab.managers import (
+    ROBOT,
+    ActionTerm,
+    CommandTerm,
+    CommandTermCfg,
+    Meaning,
+    Selection,
+    metric,
+    obs,
+    observation,
+    reward,
+)
+from genelab.mdp.actions import FORMULA, JointPositionAction
 from genelab.rl.config import RslRlDistributionCfg, RslRlModelCfg, RslRlOnPolicyRunnerCfg, RslRlSymmetryCfg
 from genelab_pendulum import inverted_pendulum
 from genelab_pendulum.common import CART, mirror, ppo
 
-if TYPE_CHECKING:
-    from genelab.envs import ManagerBasedRlEnv
-
 CUE_STEPS = 5
-"""Control steps for which the target is seen."""
+"""Control steps for which the target is seen, and the cart is held."""
+
+
+@dataclass(kw_only=True)
+class HeldJointPositionActionCfg(mdp.JointPositionActionCfg):
+    """Positions of joints that stay at their default in the first steps of an episode."""
+
+    hold_steps: int
+    """Control steps in which the action counts as zero."""
+
+    def build(self, name: str, env: ManagerBasedEnv) -> ActionTerm:
+        return HeldJointPositionAction(name, self, env)
+
+
+class HeldJointPositionAction(JointPositionAction):
+    """Ignores the action while the target is shown."""
+
+    cfg: HeldJointPositionActionCfg
+
+    def process(self, action: Tensor) -> None:
+        # In place: these are columns of the manager's own copy. The observation `last_action` must show zero as well,
+        # or it would show the target to the first step that may act.
+        assert isinstance(self.env, ManagerBasedRlEnv)
+        action.masked_fill_((self.env.episode_length_buf < self.cfg.hold_steps)[:, None], 0.0)
+        super().process(action)
+
+    def metadata(self) -> dict[str, Any]:
+        held = f"{FORMULA}; the action is 0 in the first {self.cfg.hold_steps} control steps of an episode"
+        return {**super().metadata(), "formula": held}
 
 
 @dataclass(kw_only=True)
@@ -83,11 +121,12 @@ def target_error(env: ManagerBasedRlEnv, command: str, asset: Selection = ROBOT)
 
 
 def env_cfg() -> ManagerBasedRlEnvCfg:
-    """The inverted pendulum with a hidden target, and without pushes."""
+    """The inverted pendulum with a hidden target, a cart that is held while it is shown, and without pushes."""
     cfg = inverted_pendulum.env_cfg()
     cfg.scene.num_envs = 256
     cfg.episode_length_s = 1.0
     cfg.commands = {"target": TargetCommandCfg(position_range=(-0.8, 0.8))}
+    cfg.actions = {"cart": HeldJointPositionActionCfg(joint_names=("cart",), hold_steps=CUE_STEPS)}
     cfg.observations["policy"].terms["target_cue"] = obs(target_cue, command="target", steps=CUE_STEPS)
     cfg.observations["critic"].terms["target"] = obs(mdp.generated_command, command="target")
     cfg.rewards["cart_position"] = reward(target_error_l2, -4.0, command="target", asset=CART)

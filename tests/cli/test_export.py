@@ -45,7 +45,7 @@ def test_it_says_what_it_wrote_and_how_to_run_it(runs: Path, capfd: pytest.Captu
     assert lines[1].startswith("policy      policy.ts (")
     assert lines[2:5] == [
         "metadata    policy.ts.metadata.json",
-        "input       8 raw observations: policy",
+        "input       8 raw observations of any number of robots: policy",
         "output      1 actions every 0.01 s",
     ]
     assert float(lines[5].split()[1]) <= 1e-5
@@ -57,9 +57,28 @@ def test_the_lines_for_memory(runs: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert run(["export", RNN, str(runs / RNN), "--format", "onnx"]) == 0
     out = capfd.readouterr().out
     assert out.startswith(f"{RNN}: rsl_rl PPO, LSTM from")
+    assert "\ninput       9 raw observations of any number of robots: policy\n" in out
     assert out.endswith('  actions, h, c = policy.run(None, {"obs": raw_obs, "h_in": h, "c_in": c})\n')
     assert run(["export", RNN, str(runs / RNN)]) == 0
-    assert "  policy.reset()  # at the start of each episode\n" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "\ninput       9 raw observations of one robot: policy\n" in out
+    assert "  policy.reset()  # at the start of each episode\n" in out
+
+
+def test_what_a_memory_of_one_robot_advises_serves_more(runs: Path) -> None:
+    assert run(["export", RNN, str(runs / RNN)]) == 0
+    with pytest.raises(torch.jit.Error, match=r"For more robots export it as ONNX, "):
+        torch.jit.load("policy.ts")(torch.zeros(2, 9))
+    assert run(["export", RNN, str(runs / RNN), "--format", "onnx"]) == 0
+    session = onnxruntime.InferenceSession("policy.onnx")
+    obs = np.random.default_rng(0).normal(size=(3, 9)).astype(np.float32)
+    layers, _, width = json.loads(Path("policy.onnx.metadata.json").read_text())["recurrent"]["hidden_state_shape"]
+    state = {name: np.zeros((layers, 3, width), np.float32) for name in ("h_in", "c_in")}
+    together = session.run(None, {"obs": obs, **state})
+    for row in range(3):
+        alone = session.run(None, {"obs": obs[[row]], **{name: one[:, [row]] for name, one in state.items()}})
+        assert together[0][[row]] == pytest.approx(alone[0], abs=1e-6)
+        assert together[1][:, [row]] == pytest.approx(alone[1], abs=1e-6)
 
 
 def test_the_name_decides_the_format_and_overrides_apply(runs: Path) -> None:
@@ -70,16 +89,22 @@ def test_the_name_decides_the_format_and_overrides_apply(runs: Path) -> None:
     assert (about["step_dt"], about["physics_dt"], about["decimation"]) == (0.01, 0.0025, 4)
 
 
-def test_a_dynamic_batch_is_for_any_number_of_robots(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for batch, shape in (("static", [1, 8]), ("dynamic", ["batch", 8])):
-        assert run(["export", TASK, str(runs / TASK), "--out", f"{batch}.onnx", "--batch", batch]) == 0
-        session = onnxruntime.InferenceSession(f"{batch}.onnx")
+def test_an_onnx_file_is_for_any_number_of_robots_unless_told(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    one, more = ("one robot", "static", [1, 8]), ("any number of robots", "dynamic", ["batch", 8])
+    asked = {"static": one, "1": one, "dynamic": more, None: more}
+    for batch, (robots, kind, shape) in asked.items():
+        words = [] if batch is None else ["--batch", batch]
+        assert run(["export", TASK, str(runs / TASK), "--out", f"{kind}.onnx", *words]) == 0
+        assert f"raw observations of {robots}: policy\n" in capfd.readouterr().out
+        session = onnxruntime.InferenceSession(f"{kind}.onnx")
         assert session.get_inputs()[0].shape == shape
-        about = json.loads(Path(f"{batch}.onnx.metadata.json").read_text())
-        assert about["batch"] == batch
+        about = json.loads(Path(f"{kind}.onnx.metadata.json").read_text())
+        assert about["batch"] == kind
         assert json.loads(session.get_modelmeta().custom_metadata_map["genelab"]) == about
     obs = np.array(about["golden"]["observations"], np.float32)
     assert session.run(None, {"obs": obs})[0] == pytest.approx(np.array(about["golden"]["actions"]), abs=1e-5)
+    assert run(["export", TASK, "static.onnx", "--out", "copy.onnx"]) == 0
+    assert onnxruntime.InferenceSession("copy.onnx").get_inputs()[0].shape == [1, 8], "a copy is what it was"
     capfd.readouterr()
     assert run(["export", TASK, "dynamic.onnx", "--out", "other.onnx", "--batch", "static"]) == 2
     assert "an exported policy already, of batch dynamic, not static: pass --batch dynamic" in capfd.readouterr().err

@@ -13,7 +13,10 @@ import torch
 
 from genelab.cli.main import run
 from genelab.cli.progress import duration, line
+from genelab.config import TASKS
+from genelab.envs import ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError
+from genelab.managers import ScheduleCfg
 from genelab.rl import Progress
 from tests.rl.helpers import same
 
@@ -163,6 +166,47 @@ def test_a_final_evaluation_that_fails_does_not_cost_the_run(
     assert "final evaluation" not in out
     assert json.loads(Path("run/run.json").read_text())["status"] == "completed"
     assert Path("run/model_final.pt").is_file()
+
+
+def scheduled() -> Any:
+    """The pendulum with help that lasts nearly 2 iterations of 24 steps, and a penalty that comes in over 1."""
+    task = TASKS.get(TASK)
+    assert isinstance(task.env, ManagerBasedRlEnvCfg)
+    task.env.schedules = {
+        "help": ScheduleCfg(start=0.5, steps=24, until=47),
+        "penalty": ScheduleCfg(start=0.5, steps=24),
+    }
+    return task
+
+
+@pytest.mark.parametrize(
+    ("words", "remark"),
+    [
+        (("--max-iterations", "2"), None),
+        (
+            ("--max-iterations", "3"),
+            "schedules are for another budget than this run's 72 control steps; over long before, so what they taught "
+            "may be unlearned: 'help' (ends at 47). ",
+        ),
+        (
+            ("--max-iterations", "2", "--agent.num-steps-per-env", "10"),
+            "schedules are for another budget than this run's 20 control steps; not over by then, so the last policy "
+            "has not learned on the task's own rewards: 'help' (ends at 47), 'penalty' (ends at 24). ",
+        ),
+    ],
+)
+def test_schedules_that_do_not_end_with_the_budget_are_named(
+    words: tuple[str, ...], remark: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with TASKS.temporarily():
+        TASKS.register("Scheduled-v0", scheduled)
+        assert run(["train", "Scheduled-v0", "--num-envs", "4", "--log-dir", "run", *words]) == 0
+        remarks = [line for line in capfd.readouterr().err.splitlines() if "schedules" in line]
+        fix = "Change the budget, or `env.schedules.NAME.begin`, `.steps` and `.until`"
+        assert remarks == ([] if remark is None else [f"genelab: {remark}{fix}"])
+        if remark is None:  # a longer budget for the rest of it
+            assert run(["train", "Scheduled-v0", "--resume", "run", "--max-iterations", "3"]) == 0
+            assert "'help' (ends at 47)" in capfd.readouterr().err
 
 
 def test_resume_goes_on_in_the_same_directory(capfd: pytest.CaptureFixture[str]) -> None:

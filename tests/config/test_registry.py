@@ -1,4 +1,5 @@
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -125,7 +126,10 @@ def test_an_id_belongs_to_one_factory(tasks: TaskRegistry) -> None:
     [
         ("not_installed.flat:make", "ModuleNotFoundError: No module named 'not_installed'"),
         (f"{__name__}:nope", f"AttributeError: module '{__name__}' has no attribute 'nope'"),
-        (f"{__name__}:fail", "ValueError: bad number"),
+        (
+            f"{__name__}:fail",
+            f"ValueError: bad number ({os.path.relpath(__file__)}:{fail.__code__.co_firstlineno + 1})",
+        ),
         (f"{__name__}:make_nothing", "TypeError: it returned a dict, not a TaskCfg"),
     ],
 )
@@ -223,9 +227,21 @@ def test_import_module_fails_in_one_line(tasks: TaskRegistry, local_file: Path) 
     with pytest.raises(UsageError, match=r"^cannot import 'nope\.py': FileNotFoundError: "):
         tasks.import_module("nope.py")
     local_file.write_text("raise SystemExit('stop')\n")
-    with pytest.raises(UsageError, match=r"my_local_task\.py': SystemExit: stop$"):
+    with pytest.raises(UsageError, match=r"my_local_task\.py': SystemExit: stop \(.*my_local_task\.py:1\)$"):
         tasks.import_module(str(local_file))
     assert "my_local_task" not in sys.modules
+
+
+def test_a_task_that_fails_in_the_framework_names_the_line_that_called_it(
+    tasks: TaskRegistry, local_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("from genelab.scene import FrameSensorCfg", "", "def task():", "    return FrameSensorCfg(body='tip')")
+    local_file.write_text("\n".join(lines))
+    tasks.import_module(str(local_file))
+    tasks.register("Mine", "my_local_task:task")
+    monkeypatch.chdir(local_file.parent)
+    with pytest.raises(UsageError, match=r"TypeError: .*'entity' \(my_local_task\.py:4\)$"):
+        tasks.get("Mine")
 
 
 def test_the_package_imports_only_the_standard_library() -> None:

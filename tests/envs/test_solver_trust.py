@@ -6,6 +6,7 @@ from typing import Literal
 
 import pytest
 import torch
+from gymnasium.vector import AutoresetMode
 
 from genelab import mdp
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
@@ -39,9 +40,11 @@ def make(*, on_divergence: Literal["stop", "reset"] = "stop", iterations: int | 
         simulation=SimulationCfg(on_divergence=on_divergence, solver=solver),
         decimation=2,
         episode_length_s=0.2,
-        actions={"arm": mdp.JointEffortActionCfg(scale=100.0)},
-        observations={"policy": ObservationGroupCfg(terms={"vel": obs(mdp.joint_vel_rel)})},
-        rewards={"alive": reward(mdp.is_alive, 1.0)},
+        actions={"arm": mdp.JointEffortActionCfg(scale=100.0, clip=(-10.0, 10.0))},
+        observations={
+            "policy": ObservationGroupCfg(terms={"vel": obs(mdp.joint_vel_rel), "action": obs(mdp.last_action)})
+        },
+        rewards={"alive": reward(mdp.is_alive, 1.0), "action_rate": reward(mdp.action_rate_l2, -0.01)},
         terminations={"time_out": truncation(mdp.time_out)},
     )
     env = ManagerBasedRlEnv(cfg)
@@ -67,6 +70,30 @@ def test_a_diverged_environment_starts_anew_and_the_others_go_on(what: float) ->
     remark_on_solver(env, remarks.append)
     assert remarks[-1] == "the physics diverged 1 times; those episodes were cut off"
     env.close()
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_a_huge_action_is_a_divergence_of_its_environment_alone(mode: AutoresetMode) -> None:
+    env, alone = make(on_divergence="reset"), make(on_divergence="reset")
+    env.autoreset_mode = mode
+    action = torch.tensor([[0.1], [1e30], [-0.1]])
+    step, calm = env.step(action), alone.step(action * torch.tensor([[1.0], [0.0], [1.0]]))
+    assert step.truncated.tolist() == [False, True, False]
+    assert step.reward[1] == 0.0
+    assert step.reward.isfinite().all()
+    assert torch.equal(step.reward[[0, 2]], calm.reward[[0, 2]])
+    assert torch.equal(step.observations["policy"][[0, 2]], calm.observations["policy"][[0, 2]])
+    assert step.observations["policy"].abs().max() < 1e3
+    assert env.diverged == 1
+    step = env.step(torch.zeros(3, 1))
+    log = env.extras.get("log") if mode is AutoresetMode.NEXT_STEP else {}
+    assert log is not None
+    assert all(value.isfinite() for value in log.values())
+    assert not step.truncated.any()
+    assert env.reward_manager.episode_sum.isfinite().all()
+    assert env.reward_manager.finished.isfinite().all()
+    for one in (env, alone):
+        one.close()
 
 
 def test_by_default_a_nan_stays_to_be_found() -> None:

@@ -225,6 +225,33 @@ def test_a_look_before_the_first_frame_does_not_count_as_one(make_env: MakeEnv) 
     assert env.observation_manager.compute()["policy"].tolist() == [[6, 6]] * 4
 
 
+def test_a_reset_of_some_shows_the_others_what_they_saw(make_env: MakeEnv) -> None:
+    noisy, late = (
+        ObservationTermCfg(func=clock, noise=noise, delay=delay)
+        for noise, delay in ((symmetric(0.4), (0, 0)), (None, (2, 2)))
+    )
+    env = make_env(observations=group(noisy, late, history_length=3))
+    before = watch(env, 5)[-1].clone()
+    kept = before.clone()
+    after = env.reset(options={"reset_mask": torch.tensor([False, True, False, False])})[0]["policy"]
+    assert torch.equal(before, kept), "what the caller holds is not written to"
+    assert torch.equal(after[[0, 2, 3]], before[[0, 2, 3]])
+    first = after[1].unflatten(0, (3, 2))
+    assert torch.equal(first, first[:1].expand(3, 2))
+    assert first[0, 0].abs() <= 0.4
+    assert first[0, 1] == 0.0
+    then = env.step(torch.zeros(4, 0))[0]["policy"]
+    assert torch.equal(then[:, :4], after[:, 2:]), "each frame is shown once"
+    assert then[:, 5].tolist() == [4.0, 0.0, 4.0, 4.0]
+    assert torch.equal(env.reset(options={"reset_mask": torch.zeros(4, dtype=torch.bool)})[0]["policy"], then)
+
+
+def test_a_reset_of_some_before_anything_was_seen(make_env: MakeEnv) -> None:
+    env = make_env(observations=group(ObservationTermCfg(func=clock, delay=(1, 1)), history_length=2))
+    seen, _ = env.reset(options={"reset_mask": torch.tensor([False, True, False, False])})
+    assert seen["policy"].tolist() == [[0.0, 0.0]] * 4
+
+
 def test_groups_are_separate_and_a_term_may_be_left_out(make_env: MakeEnv) -> None:
     groups = {
         "policy": ObservationGroupCfg(terms={"a": ObservationTermCfg(func=clock)}),

@@ -280,6 +280,19 @@ def test_a_term_with_memory_counts_a_step_once(make_env: MakeEnv) -> None:
     assert term.calls == len(term.log) == 1 + 1 + 5  # the width, the reset, the steps
 
 
+def test_a_term_with_memory_moves_on_where_an_episode_begins_and_nowhere_else(make_env: MakeEnv) -> None:
+    env = make_env(**remembering())
+    env.reset()
+    for _ in range(2):
+        env.step(torch.zeros(4, 2))
+    mask = torch.tensor([False, True, False, False])
+    again, _ = env.reset(options={"reset_mask": mask})
+    assert again["policy"][:, 1].tolist() == [3.0, 1.0, 3.0, 3.0]
+    assert env.step(torch.zeros(4, 2))[0]["policy"][:, 1].tolist() == [4.0, 2.0, 4.0, 4.0]
+    term = env.observation_manager.groups["policy"].terms["it"].instance
+    assert term.calls == len(term.log) == 1 + 1 + 3  # the reset of some is no step of all
+
+
 def test_a_look_keeps_the_tensors_that_others_hold(make_env: MakeEnv) -> None:
     env = make_env(**remembering())
     env.reset()

@@ -10,6 +10,8 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from genelab import mdp
+from genelab.cli.flags import in_flags
+from genelab.cli.train import command as train
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import ConfigError
 from genelab.managers import XYZ, Meaning, ObservationGroupCfg, ObservationTermCfg, SceneEntityCfg, observation
@@ -127,8 +129,13 @@ def test_frames_and_terms_are_mirrored_where_they_lie(env: ManagerBasedRlEnv) ->
 
 def test_what_tells_no_mirror_image_is_named(env: ManagerBasedRlEnv) -> None:
     seen = {name: torch.zeros(2, group.dim) for name, group in env.observation_manager.groups.items()}
-    with pytest.raises(ConfigError, match="the mirror image of the observation 'warmth' is not known"):
+    with pytest.raises(ConfigError, match="the mirror image of the observation 'warmth' is not known") as refused:
         augment(env, TensorDict(seen, batch_size=[2]), None)
+    advice = in_flags(str(refused.value), train)
+    assert "@observation(mirror=SAME), " in advice
+    assert advice.endswith("Or learn without symmetry: --agent.algorithm.symmetry_cfg=none")
+    with pytest.raises(ConfigError, match=r"@observation\(mirror=SAME\.repeat\(3\)\)"):
+        Meaning().image("the thing", 3)
     with pytest.raises(ConfigError, match="the mirror image of the thing has 1 columns, but the thing has 2"):
         Meaning(mirror=SAME).image("the thing", 2)
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
+from genelab.envs import FiniteGuard, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, NotFiniteError, rl_cfg
 from genelab.rl import train_task
 from genelab.rl.config import RlGamesAgentCfg, Sb3AgentCfg, Sb3OffPolicyCfg, Sb3OnPolicyCfg, SkrlAgentCfg
-from genelab.rl.finite import FiniteGuard, NotFiniteError, first_not_finite
+from genelab.rl.finite import first_not_finite
 from tests.narrow import as_kind
 from tests.rl.helpers import PENDULUM, train_agent
 

@@ -17,9 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from genelab import TASKS, TaskCfg
 from genelab.cli.main import run
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, rl_cfg
+from genelab.envs import FiniteGuard, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, NotFiniteError, rl_cfg
 from genelab.managers import EventTermCfg, RewardTermCfg
-from genelab.rl.finite import FiniteGuard, NotFiniteError
 from genelab.rl.nan_guard import NanGuard
 from genelab.viewer.web import WebViewer
 from tests.narrow import as_kind

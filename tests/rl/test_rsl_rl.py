@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -16,10 +17,11 @@ from tensordict import TensorDict
 
 import genelab
 from genelab import TASKS
-from genelab.config import load_json
-from genelab.envs import ManagerBasedRlEnv, rl_cfg
+from genelab.config import TaskCfg, load_json
+from genelab.envs import ManagerBasedRlEnv, play_cfg, rl_cfg
 from genelab.errors import UsageError
-from genelab.rl import Progress, TrainResult, resume_task, train_task
+from genelab.managers import metric, reward
+from genelab.rl import EvalSettings, Progress, TrainResult, evaluate_task, resume_task, train_task
 from genelab.rl.backends import RslRlVecEnvWrapper, select_backend
 from genelab.rl.backends.rsl_rl.learner import kl_at
 from genelab.rl.backends.rsl_rl.networks import remember
@@ -27,6 +29,7 @@ from genelab.rl.backends.rsl_rl.normalizer import accept_counts, meet_new_column
 from genelab.rl.config import RslRlOnPolicyRunnerCfg
 from genelab.rl.evaluator import evaluate
 from genelab.rl.world import eval_cfg
+from genelab_pendulum import memory
 from tests.narrow import as_kind, present
 
 PENDULUM = "GeneLab-Inverted-Pendulum-v0"
@@ -357,3 +360,36 @@ def test_the_policy_learns_to_balance() -> None:
     setup = select_backend(agent).load(env, agent, result.checkpoint)
     evaluation = evaluate(env, setup, episodes=16, seed=0)
     assert evaluation.return_mean > 39.9  # of 40; zero actions earn about 2
+
+
+def missed(env: ManagerBasedRlEnv) -> torch.Tensor:
+    """How far the action is from the target once that is hidden: to say it again is all there is to do."""
+    hidden = env.episode_length_buf > memory.CUE_STEPS
+    return torch.where(hidden, (env.action_manager.action - env.commands["target"]).abs().sum(dim=1), 0.0)
+
+
+def recall(*, recurrent: bool) -> TaskCfg:
+    """The memory task without its cart: 15 steps, of which the first 5 show the target."""
+    env, agent = memory.env_cfg(), memory.ppo_cfg(recurrent=recurrent)
+    env.scene.num_envs, env.simulation.threads, env.episode_length_s = 64, 1, 0.15
+    env.rewards = {"missed": reward(missed, -10.0)}
+    env.terminations = {"time_out": env.terminations["time_out"]}
+    env.metrics = {"missed": metric(missed, "last")}
+    agent.max_iterations, agent.num_steps_per_env = 30, 15
+    agent.algorithm.entropy_coef, agent.algorithm.num_mini_batches, agent.algorithm.learning_rate = 0.0, 2, 3e-3
+    assert agent.actor.distribution is not None
+    agent.actor.distribution.init_std = 0.5
+    return TaskCfg(env=env, play_env=play_cfg(env), agent=agent)
+
+
+def test_a_network_with_memory_recalls_and_one_without_cannot() -> None:
+    errors = []
+    with TASKS.temporarily():
+        for kind in (True, False):
+            TASKS.register(f"Recall-{kind}-v0", functools.partial(recall, recurrent=kind))
+            result = train_task(f"Recall-{kind}-v0", seed=1, log_dir=Path(str(kind)))
+            report = evaluate_task(f"Recall-{kind}-v0", result.checkpoint, EvalSettings(episodes=100, num_envs=100))
+            errors.append(report["task_metrics"]["missed"])
+    with_memory, without = errors
+    assert without > 0.3, "nobody can know a target drawn from ±0.8 any better"
+    assert with_memory < 0.1 * without

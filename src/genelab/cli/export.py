@@ -67,8 +67,8 @@ def _about(target: TargetEntry) -> str:
 @click.option("--opset", type=int, help="Version of ONNX' operators [17].")
 @click.option(
     "--batch",
-    type=click.Choice(["static", "dynamic"]),
-    help="Robots that an ONNX file serves at once: one, or any number [static].",
+    type=click.Choice(["dynamic", "static", "1"]),
+    help="Robots that an ONNX file serves at once: any number, or one (static, or 1) [dynamic].",
 )
 @click.option("--for", "target", type=Registered(TARGETS.names), help="Write what this deploy stack reads.")
 @click.option("--with", "given", metavar="NAME=VALUE", multiple=True, help="A setting of the stack that --for names.")
@@ -81,7 +81,7 @@ def command(
     format: Literal["torchscript", "onnx"] | None,
     out: Path | None,
     opset: int | None,
-    batch: Literal["static", "dynamic"] | None,
+    batch: Literal["dynamic", "static", "1"] | None,
     target: str | None,
     given: Sequence[str],
     assets: Sequence[Path],
@@ -100,14 +100,22 @@ def command(
     from genelab.rl import export_task
 
     result = export_task(
-        task, checkpoint, best=best, format=format, out=out, opset=opset, batch=batch, overrides=changes, notify=say
+        task,
+        checkpoint,
+        best=best,
+        format=format,
+        out=out,
+        opset=opset,
+        batch="static" if batch == "1" else batch,
+        overrides=changes,
+        notify=say,
     )
     about = result.metadata
     memory = f", {about['recurrent']['rnn_type'].upper()}" if about["is_recurrent"] else ""
     echo(f"{about['task']}: {about['backend']} {about['algorithm']}{memory} from {result.source}")
     echo(f"policy      {result.path} ({result.size / 1024:.1f} kB, {about['format']})")
     echo(f"metadata    {result.metadata_path}")
-    echo(f"input       {about['obs_dim']} raw observations: {', '.join(about['obs_groups'])}")
+    echo(f"input       {about['obs_dim']} raw observations of {_robots(about)}: {', '.join(about['obs_groups'])}")
     echo(f"output      {about['action_dim']} actions every {about['step_dt']:g} s")
     if result.parity_error is None:
         echo("copied      it was an exported policy already")
@@ -117,6 +125,12 @@ def command(
     echo("to run it:")
     for line in _usage(result.path, about):
         echo(f"  {line}")
+
+
+def _robots(about: Mapping[str, Any]) -> str:
+    """How many robots the file serves at once."""
+    alone = about.get("batch") == "static" if about["format"] == "onnx" else about["is_recurrent"]
+    return "one robot" if alone else "any number of robots"
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -145,7 +146,8 @@ class TaskRegistry:
                 raise TypeError(f"it returned a {type(cfg).__name__}, not a TaskCfg")
         except (Exception, SystemExit, GeneratorExit) as error:
             made_by = _factory_name(entry.factory)
-            raise UsageError(f"task {entry.id!r} cannot be made by {made_by!r}: {summary(error)}") from error
+            place = _place(error, entry.package)
+            raise UsageError(f"task {entry.id!r} cannot be made by {made_by!r}: {summary(error)}{place}") from error
         self.named.update(names_in(cfg))
         return copy.deepcopy(cfg)
 
@@ -233,7 +235,8 @@ class TaskRegistry:
                 _make_importable(Path.cwd())
                 module = importlib.import_module(name)
         except (Exception, SystemExit, GeneratorExit) as error:
-            raise UsageError(f"cannot import {name!r}: {summary(error)}") from error
+            package = Path(name).stem if name.endswith(".py") else name.partition(".")[0]
+            raise UsageError(f"cannot import {name!r}: {summary(error)}{_place(error, package)}") from error
         self.trust(module.__name__)
         if name not in self.imported:
             self.imported.append(name)
@@ -250,6 +253,21 @@ def _same_factory(first: str | Callable[[], TaskCfg], second: str | Callable[[],
     name = _factory_name(first)
     # A reloaded module brings a new function of the same name; `<lambda>` and `<locals>` name no one function.
     return first == second or (name == _factory_name(second) and "<" not in name)
+
+
+def _place(error: BaseException, package: str) -> str:
+    """File and line of a package's own code where an error came up, as ` (mine.py:12)`, or nothing if there is none."""
+    frames = traceback.walk_tb(error.__traceback__)
+    mine = [
+        (frame.f_code.co_filename, line)
+        for frame, line in frames
+        if frame.f_globals.get("__name__", "").partition(".")[0] == package
+    ]
+    if not mine:
+        return ""
+    file, line = mine[-1]
+    here = os.path.relpath(file)
+    return f" ({file if here.startswith(os.pardir) else here}:{line})"
 
 
 def _make_importable(directory: Path) -> None:

@@ -1,6 +1,7 @@
 """Environments."""
 
 from genelab.envs.factory import make_env, rl_cfg
+from genelab.envs.finite_guard import LOOK_STEPS, FiniteGuard, NotFiniteError
 from genelab.envs.judging import play_cfg
 from genelab.envs.manager_based_env import ManagerBasedEnv, ManagerBasedEnvCfg
 from genelab.envs.manager_based_rl_env import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
@@ -8,10 +9,13 @@ from genelab.envs.physics import Physics, describe_physics, physics_changes, wit
 from genelab.envs.watch import StepResult, Watcher
 
 __all__ = [
+    "LOOK_STEPS",
+    "FiniteGuard",
     "ManagerBasedEnv",
     "ManagerBasedEnvCfg",
     "ManagerBasedRlEnv",
     "ManagerBasedRlEnvCfg",
+    "NotFiniteError",
     "Physics",
     "StepResult",
     "Watcher",

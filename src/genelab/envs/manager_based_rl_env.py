@@ -74,8 +74,16 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
     """A task in `num_envs` copies.
 
     `step` returns the five of Gymnasium. An environment that ends is reset in the same step: its observation is already
-    the first of the new episode, the last of the old one is in `info["final_obs"]` where `info["_final_obs"]` is true.
+    the first of the new episode, the last of the old one is in `info["final_obs"]` where `info["_final_obs"]` is true,
+    and what was told of its last step in `info["final_info"]`.
     Set `shows_final_obs` to False where nobody reads that: then it is not computed.
+
+    With `autoreset_mode` NEXT_STEP an environment that ends shows its last observation, and the next step resets it:
+    its action is ignored, its reward is 0 and nothing of that step counts for its episode. Physics runs for all
+    environments at once, so its robot does move before it is put back; no term is asked about that.
+
+    All environments draw from one stream of random numbers. A reset of some draws from it, so what is random later
+    differs for all: other numbers, of the same distribution.
     """
 
     cfg: ManagerBasedRlEnvCfg
@@ -104,6 +112,8 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         "_np_random_seed",
     )
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+    _over: Tensor | None = None
+    """Where the last step ended an episode, in mode NEXT_STEP, `(N,)`."""
 
     def __init__(self, cfg: ManagerBasedRlEnvCfg, *, notify: Callable[[str], None] | None = None) -> None:
         self.watchers: list[Watcher] = []
@@ -181,6 +191,8 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
             self.command_manager.restart()
             self.reward_manager.restart()
         self._extras = {}
+        if self._over is not None:
+            self._over = torch.zeros_like(self._over)
         return super().reset(seed=seed, options=options)
 
     def _reset_some(self, mask: Any, seed: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -198,7 +210,9 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
             self._reset_envs(env_ids)
             self.command_manager.update()
             self.scene.engine.refresh()
-        return self.observation_manager.compute(), {}
+        if self._over is not None:
+            self._over = self._over & ~chosen
+        return self.observation_manager.begin(env_ids), {}
 
     def _need_open(self) -> None:
         if self._closed:
@@ -228,28 +242,40 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         if not self.watchers and action.device.type == "cpu" and not _is_finite(action):
             raise UsageError("step: an action is not a finite number")  # a guard that looks on tells more
         self._advance(action, self.watchers)
+        resting = self._over  # they ended with the last step, and this one only resets them
         diverged = self._rescue() if self.cfg.simulation.on_divergence == "reset" else None
         self.episode_length_buf += 1
-        done = self.termination_manager.compute()
-        reward = self.reward_manager.compute()
+        done = self.termination_manager.compute(resting)
+        reward = self.reward_manager.compute(resting)
+        diverged = self._forgive(diverged)
         if diverged is not None:
+            diverged = diverged if resting is None else diverged & ~resting
             done, reward = self.termination_manager.cut_off(diverged), reward.masked_fill(diverged, 0.0)
-        self.metrics_manager.compute()
+        self.metrics_manager.compute(resting)
         self.command_manager.measure()
         self.schedule_manager.advance()
         terminated, truncated = self.termination_manager.terminated, self.termination_manager.truncated
         ended = None
-        if self.cfg.auto_reset:
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
             ended = done.nonzero()[:, 0]
             if len(ended):
                 if self.shows_final_obs:
                     self._extras["final_obs"] = self.observation_manager.compute(keep=False)
                     self._extras["_final_obs"] = done
                 self._extras["log"] = self._reset_envs(ended)
+        elif self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            self._over = done
+            ended = None if resting is None else resting.nonzero()[:, 0]
+            if ended is not None and len(ended):
+                self._extras["log"] = self._reset_envs(ended)
         self.command_manager.advance(self.step_dt, ended)
         self.event_manager.advance(self.step_dt, ended)
         self.scene.engine.refresh()
         self._extras["time_outs"] = truncated & ~terminated  # who failed in the last step has failed
+        if "final_obs" in self._extras:
+            told = {key: value for key, value in self._extras.items() if isinstance(value, Tensor) and key[0] != "_"}
+            self._extras["final_info"] = told | {f"_{key}": done for key in told}
+            self._extras["_final_info"] = done
         observations = self.observation_manager.compute()
         result = StepResult(observations, reward, terminated, truncated, self._extras)
         for watcher in reversed(self.watchers):
@@ -269,6 +295,20 @@ class ManagerBasedRlEnv(ManagerBasedEnv, VectorEnv):
         self.scene.reset_sensors(env_ids)
         self.diverged += len(env_ids)
         return ~fine
+
+    def _forgive(self, diverged: Tensor | None) -> Tensor | None:
+        """Count environments whose reward is not a finite number as diverged, too; which those are, if any.
+
+        A huge action can leave the physics alone, for actuators have limits, and overflow a penalty on it.
+        """
+        overflowed = self.reward_manager.overflowed
+        if overflowed is None or not bool(overflowed.any()):
+            return diverged
+        env_ids = overflowed.nonzero()[:, 0]
+        self.action_manager.reset(env_ids)  # so that the last observation of the episode does not show it either
+        both = overflowed if diverged is None else diverged | overflowed
+        self.diverged += int(both.sum()) - (0 if diverged is None else int(diverged.sum()))
+        return both
 
     def _solver_log(self) -> dict[str, Any]:
         """How the physics went since the last episodes ended, as soon as there is something to tell."""

@@ -30,6 +30,13 @@ class Past:
             self._values, self._begun = values, []
         return values
 
+    def begin(self, value: Tensor, env_ids: Tensor) -> None:
+        """Take the first values of these environments, `(len(env_ids), ...)`; for the others no time passes."""
+        assert self._values is not None
+        self._values = self._values.clone()  # whoever pushed last may still hold it
+        gm.put_rows(self._values, env_ids, value.expand(self._frames, *value.shape), dim=1)
+        self._begun = []
+
     def reset(self, env_ids: EnvIds) -> None:
         """Forget the past of these environments."""
         self._begun.append(env_ids)

@@ -41,7 +41,12 @@ class Meaning:
         """The mirror image of `dim` columns; `what` they are is for the error if it is not told."""
         image = self.mirror() if callable(self.mirror) else self.mirror
         if image is None:
-            raise ConfigError(f"the mirror image of {what} is not known: its meaning has to tell it")
+            same = "SAME" if dim == 1 else f"SAME.repeat({dim})"
+            raise ConfigError(
+                f"the mirror image of {what} is not known. If left and right are the same to it, tell so: "
+                f"@observation(mirror={same}), or Meaning(mirror={same}) of an action or a command, with SAME of "
+                "genelab.scene. Or learn without symmetry: `agent.algorithm.symmetry_cfg=none`"
+            )
         if not len(image.columns) == len(image.signs) == dim:
             raise ConfigError(f"the mirror image of {what} has {len(image.columns)} columns, but {what} has {dim}")
         return image

@@ -43,17 +43,21 @@ class MetricsManager(Manager[MetricTermCfg]):
         self._wants_max = any(cfg.reduce == "max" for cfg in self.cfgs.values())
         self._steps = torch.zeros(env.num_envs, device=env.device, dtype=env.dtype)
 
-    def compute(self) -> None:
-        """Take this step's values."""
+    def compute(self, resting: Tensor | None = None) -> None:
+        """Take this step's values, but not of resting environments, `(N,)`."""
         if self.terms:
             values = torch.stack([term.vector() for term in self.terms.values()])
             if values.dtype != self.env.dtype:
                 values = values.to(self.env.dtype)
-            self.episode_sum += values
+            counted = values
+            if resting is not None:  # the values of its last step stay, and count once
+                values = torch.where(resting, self._last, values)
+                counted = values.masked_fill(resting, 0.0)
+            self.episode_sum += counted
             self._last = values
             if self._wants_max:
                 self._max = torch.maximum(self._max, values)
-            self._steps += 1
+            self._steps += 1 if resting is None else ~resting
 
     def reset(self, env_ids: EnvIds) -> dict[str, Any]:
         """Log the mean over the finished episodes."""

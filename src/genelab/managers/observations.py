@@ -92,6 +92,9 @@ class ObservationGroup(Stateful):
         "_noise_share",
     )
 
+    _shown: Tensor | None = None
+    """The last observation."""
+
     def __init__(self, name: str, cfg: ObservationGroupCfg, env: ManagerBasedEnv) -> None:
         self.name = name
         self.cfg = cfg
@@ -179,9 +182,7 @@ class ObservationGroup(Stateful):
     def compute(self, *, keep: bool = True) -> Tensor:
         """The observation now, `(N, dim)`. With `keep=False` nothing is remembered: a look at an ending state."""
         with nullcontext() if keep else undone(self._with_memory):
-            values = torch.cat([self._checked(term, term()) for term in self.terms.values()], dim=1)
-        if values.shape[1] != self.frame_dim:
-            raise ConfigError(f"observation {self.name!r}: width changed from {self.frame_dim} to {values.shape[1]}")
+            values = self._measure()
         values = self._add_noise(values)
         if not self.raw:
             values = self._clip_and_scale(values)
@@ -189,6 +190,38 @@ class ObservationGroup(Stateful):
             values[:, columns] = delay.push(values[:, columns], keep=keep)
         if self.cfg.history_length > 1:
             values = self._stack(values, keep)
+        if keep:
+            self._shown = values
+        return values
+
+    def begin(self, env_ids: Tensor) -> Tensor:
+        """The observation `(N, dim)` after a reset of these environments between two steps.
+
+        For the others no time has passed: they are shown what they were shown last, and their histories, delays and
+        terms with memory stay as they are. No noise is drawn for them.
+        """
+        if self._shown is None:
+            return self.compute()
+        begun = torch.zeros(self.env.num_envs, dtype=torch.bool, device=self.env.device)
+        gm.fill(begun, env_ids, True)
+        with undone(self._with_memory, but=begun):
+            values = self._measure()
+        values = self._add_noise(gm.rows(values, env_ids), env_ids)
+        if not self.raw:
+            values = self._clip_and_scale(values)
+        for columns, delay in self._delays.values():
+            delay.begin(values[:, columns], env_ids)
+        self._shown = self._shown.clone()  # the caller holds the last one
+        gm.put_rows(self._shown, env_ids, values.repeat(1, self.cfg.history_length))
+        if self.cfg.history_length > 1:
+            self._history, self._begun = self._shown, []
+        return self._shown
+
+    def _measure(self) -> Tensor:
+        """What the terms return, side by side, `(N, frame_dim)`."""
+        values = torch.cat([self._checked(term, term()) for term in self.terms.values()], dim=1)
+        if values.shape[1] != self.frame_dim:
+            raise ConfigError(f"observation {self.name!r}: width changed from {self.frame_dim} to {values.shape[1]}")
         return values
 
     @property
@@ -210,10 +243,12 @@ class ObservationGroup(Stateful):
         self._noise_share = None if share is None else share[:, None]
         self._set_transforms()
 
-    def _add_noise(self, values: Tensor) -> Tensor:
+    def _add_noise(self, values: Tensor, env_ids: EnvIds = None) -> Tensor:
+        """Add noise to the values of these environments, `(len(env_ids), frame_dim)`."""
         if self._noise_share is None:
             return self._with_noise(values)
-        return torch.addcmul(values, self._with_noise(torch.zeros_like(values)), self._noise_share)
+        share = gm.rows(self._noise_share, env_ids)
+        return torch.addcmul(values, self._with_noise(torch.zeros_like(values)), share)
 
     def _with_noise(self, values: Tensor) -> Tensor:
         """Add to the columns between the first and the last that have any, in place."""
@@ -260,6 +295,11 @@ class ObservationManager(Stateful):
     def compute(self, *, keep: bool = True) -> dict[str, Tensor]:
         """Observations of all groups, `(N, dim)` each."""
         return {name: group.compute(keep=keep) for name, group in self.groups.items()}
+
+    def begin(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """Observations of all groups after a reset of these environments between two steps; the others' are the last
+        ones."""
+        return {name: group.begin(env_ids) for name, group in self.groups.items()}
 
     def leave_raw(self, names: Iterable[str]) -> None:
         """Leave clip and scale of these groups to the policy from the next reset on, as an exported one wants it."""

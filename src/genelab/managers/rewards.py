@@ -35,7 +35,7 @@ class RewardManager(Manager[RewardTermCfg]):
 
     kind = "reward"
     env: ManagerBasedRlEnv
-    not_state = ("_active", "_paid", "_factors")
+    not_state = ("_active", "_paid", "_factors", "overflowed")
 
     def __init__(self, cfgs: Mapping[str, RewardTermCfg], env: ManagerBasedRlEnv) -> None:
         super().__init__(cfgs, env)
@@ -49,12 +49,20 @@ class RewardManager(Manager[RewardTermCfg]):
         """The weight of each term, before its schedule."""
         self.restart()
         self._publishes: dict[str, bool] = {}  # of the terms without weight that were called
+        self.overflowed: Tensor | None = None
+        """Where the last step's reward was not a finite number, and counts as zero, `(N,)`; only if a diverged
+        environment is reset."""
         self._active: list[tuple[int, Any]] = []
         self._paid: tuple[float, ...] = ()
         self._factors: Tensor | None = None
 
-    def compute(self) -> Tensor:
-        """The reward of the step that ended, `(N,)`."""
+    def compute(self, resting: Tensor | None = None) -> Tensor:
+        """Return the reward of the step that ended, `(N,)`.
+
+        Args:
+            resting: Environments that took no part in the step, `(N,)`; they are not paid.
+        """
+        self.overflowed = None
         share = self.env.schedules.share
         weights = tuple(self.weights[name] * share(cfg.schedule) for name, cfg in self.cfgs.items())
         if weights != self._paid:  # schedules and curricula change them
@@ -65,6 +73,11 @@ class RewardManager(Manager[RewardTermCfg]):
             return torch.zeros(self.env.num_envs, device=self.env.device, dtype=self.env.dtype)
         values = torch.stack([term.vector() for _, term in self._active])
         weighted = values * self._factors
+        if self.env.cfg.simulation.on_divergence == "reset":
+            self.overflowed = ~weighted.sum(dim=0).isfinite()
+            weighted = weighted.masked_fill(self.overflowed, 0.0)
+        if resting is not None:
+            weighted = weighted.masked_fill(resting, 0.0)
         if len(self._active) == len(self.terms):
             self.step_reward = weighted
         else:

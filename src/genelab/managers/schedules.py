@@ -64,6 +64,11 @@ class ScheduleCfg:
             raise ConfigError(f"{where}: a geometric schedule has no zero; it goes from {self.start} to {self.end}")
 
     @property
+    def over_after(self) -> int:
+        """Control steps after which it changes no more, if its gate never holds it up."""
+        return self.begin + self.steps if self.until is None else self.until
+
+    @property
     def left(self) -> float:
         """Share in the end."""
         return self.end if self.until is None else 0.0

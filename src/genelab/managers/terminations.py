@@ -43,8 +43,12 @@ class TerminationManager(Manager[TerminationTermCfg]):
         self._failures = [i for i, cut in enumerate(cuts) if not cut]
         self._time_outs = [i for i, cut in enumerate(cuts) if cut]
 
-    def compute(self) -> Tensor:
-        """Which episodes end with this step, `(N,)`."""
+    def compute(self, resting: Tensor | None = None) -> Tensor:
+        """Return which episodes end with this step, `(N,)`.
+
+        Args:
+            resting: Environments that took no part in the step, `(N,)`; their `values` stay those of their last one.
+        """
         if not self.terms:
             return self.terminated | self.truncated
         values = []
@@ -54,9 +58,12 @@ class TerminationManager(Manager[TerminationTermCfg]):
                 raise ConfigError(f"{term.where} must return booleans, got {value.dtype}")
             values.append(value)
         # A copy: what a term returns may be its own memory, which the coming reset wipes.
-        self.values = torch.stack(values)
+        said = torch.stack(values)
+        self.values = said if resting is None else torch.where(resting, self.values, said)
         self.terminated = self._any_of(self._failures)
         self.truncated = self._any_of(self._time_outs)
+        if resting is not None:
+            self.terminated, self.truncated = self.terminated & ~resting, self.truncated & ~resting
         return self.terminated | self.truncated
 
     def _any_of(self, terms: list[int]) -> Tensor:

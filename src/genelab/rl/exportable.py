@@ -108,6 +108,10 @@ class ExportablePolicy:
         self._check_golden(data, about)
         return PolicyFile(data=data, metadata=about, parity_error=error)
 
+    def is_given(self, format: Format) -> bool:
+        """Whether it comes from a file of this format, which would be copied."""
+        return self.given is not None and self.given.metadata["format"] == format
+
     def _compared(self, data: bytes, about: dict[str, Any]) -> float:
         """How far the file is from the live policy, which its metadata tell from then on; refused if that is far."""
         error = parity_error(data, about, self.experience)
@@ -124,7 +128,7 @@ class ExportablePolicy:
     def _as_given(self, format: Format, opset: int | None, batch: Batch | None) -> PolicyFile | None:
         """The file that it comes from, if that is what is asked for."""
         given = self.given
-        if given is None or given.metadata["format"] != format:
+        if given is None or not self.is_given(format):
             return None
         for key, asked in (("opset", opset), ("batch", batch)):
             theirs = given.metadata.get(key)

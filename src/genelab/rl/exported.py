@@ -126,7 +126,7 @@ def load_exported(env: ManagerBasedRlEnv, path: Path) -> InferenceSetup:
     if _of_one_robot(metadata) and env.num_envs > 1:
         raise UsageError(
             f"{path}: a recurrent TorchScript policy has the memory of one robot: "
-            f"pass `num_envs=1` instead of {env.num_envs}, or export it as ONNX"
+            f"pass `num_envs=1` instead of {env.num_envs}, or export it as ONNX, which serves any number"
         )
     if metadata["format"] == "onnx":
         need_library("onnxruntime", "onnx")

@@ -54,7 +54,8 @@ def export_task(
 
     `checkpoint` and `best` are as for `find_checkpoint`. Without a format it is the one that the suffix of `out` asks
     for, or TorchScript. What is an exported policy already is copied in its own format, described anew as the task has
-    it now; TorchScript can become ONNX. An ONNX graph is for one robot at a time unless `batch` is "dynamic".
+    it now; TorchScript can become ONNX. An ONNX graph is for any number of robots at once unless `batch` is "static",
+    which is for one, as the controllers of robots expect it.
     """
     source = find_checkpoint(task_id, checkpoint, best=best)
     out = None if out is None else Path(out)
@@ -67,6 +68,8 @@ def export_task(
     if source.resolve() == out.resolve():
         raise UsageError(f"`out`: {out} is the policy itself; give another file")
     with exportable(task_id, source, overrides=overrides, notify=notify) as policy:
+        if format == "onnx" and not policy.is_given(format):
+            batch = batch or "dynamic"
         written = policy.write(format, opset=opset, batch=batch)
     write_out({out: written.data, metadata_path(out): as_text(written.metadata).encode()})
     return ExportResult(

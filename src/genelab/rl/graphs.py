@@ -169,8 +169,8 @@ class _Remembering(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         if obs.dim() != 2 or obs.size(0) != 1:  # an LSTM would write beyond its state
             raise RuntimeError(
-                "this policy keeps the memory of one robot: give it observations of the shape (1, obs_dim), "
-                "or export it as ONNX for more"
+                "this policy keeps the memory of one robot: give it observations of the shape (1, obs_dim). "
+                "For more robots export it as ONNX, which takes their memories as an input"
             )
         action, after = self.step(obs, self.state)
         self.state.copy_(after)

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from genelab.config import TASKS, as_words, expect, from_dict, parse_json, to_dict
-from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from genelab.envs import LOOK_STEPS, FiniteGuard, ManagerBasedRlEnv, ManagerBasedRlEnvCfg, NotFiniteError
 from genelab.errors import GenelabError, UsageError, refusing
 from genelab.rl.checkpoint import read_safely, save_atomically
 from genelab.rl.config import configure
-from genelab.rl.finite import LOOK_STEPS, Diverged, FiniteGuard, NotFiniteError
+from genelab.rl.finite import Diverged
 from genelab.rl.monitor import Iteration, IterationHook, TrainingInterrupted, TrainMonitor
 
 _DUMP: dict[str, Any] = {

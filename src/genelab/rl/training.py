@@ -18,6 +18,7 @@ import torch
 from genelab.config import as_words
 from genelab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from genelab.errors import GenelabError, refusing
+from genelab.managers import ScheduleCfg
 from genelab.rl.backends import Backend, TrainContext
 from genelab.rl.config import BackendConfig
 from genelab.rl.eval_callback import EvalCallback
@@ -47,6 +48,8 @@ from genelab.viewer import ViewerCfg
 
 UNCONVERGED_SHARE = 0.01
 """Of the physics steps; above it a run is remarked on."""
+_LAST_SHARE = 0.95
+"""Of a run; help that is given up before it is given up early."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +128,30 @@ def remark_on_solver(env: ManagerBasedRlEnv, notify: Callable[[str], None]) -> N
         notify(f"the physics diverged {env.diverged} times; those episodes were cut off")
 
 
+def remark_on_schedules(schedules: Mapping[str, ScheduleCfg], total: int | None, notify: Callable[[str], None]) -> None:
+    """Say so if schedules, which count control steps, do not end with a run of so many."""
+    if total is None:
+        return
+    late = {name: one.over_after for name, one in schedules.items() if one.over_after > total}
+    early = {
+        name: one.until for name, one in schedules.items() if one.until is not None and one.until < _LAST_SHARE * total
+    }
+    remarks = (
+        (late, "not over by then, so the last policy has not learned on the task's own rewards"),
+        (early, "over long before, so what they taught may be unlearned"),
+    )
+    parts = [
+        f"{what}: {', '.join(f'{name!r} (ends at {end:,})' for name, end in found.items())}"
+        for found, what in remarks
+        if found
+    ]
+    if parts:
+        notify(
+            f"schedules are for another budget than this run's {total:,} control steps; {'; '.join(parts)}. "
+            "Change the budget, or `env.schedules.NAME.begin`, `.steps` and `.until`"
+        )
+
+
 class Training:
     """One run, from its configs to its last checkpoint."""
 
@@ -149,6 +176,8 @@ class Training:
         if guard is not None:
             env.watchers.append(guard)
         self.spec.on_env(env)
+        control_steps = self.spec.backend.control_steps(self.spec.agent, env.num_envs)
+        remark_on_schedules(self.spec.env.schedules, control_steps, self.spec.notify)
         facts = {
             "task": self.spec.task_id,
             "experiment": self.spec.agent.experiment_name,

@@ -74,7 +74,8 @@ class SimulationCfg:
     """What happens to an environment whose physics diverges: a NaN stops the run (`stop`), or the environment starts
     anew, its episode counted as cut off, and the run goes on (`reset`). `Solver/diverged` counts them."""
     divergence_speed: Positive = 1000.0
-    """With `reset`, an environment has diverged when a joint or a root is faster than this, m/s or rad/s, or a NaN."""
+    """With `reset`, an environment has diverged when a joint or a root is faster than this, m/s or rad/s, or a NaN, or
+    when its reward is not a finite number."""
 
     def validate(self) -> None:
         """Refuse values no engine can run with."""

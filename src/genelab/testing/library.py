@@ -251,6 +251,8 @@ class BackendContract:
         steps = [each.env_steps for each in whole.progress]
         assert steps == [steps[0] * (i + 1) for i in range(lab.iterations)]
         assert whole.result.env_steps == steps[-1]
+        backend.set_budget(agent, lab.budget)
+        assert backend.control_steps(agent, NUM_ENVS) in (None, steps[-1] // NUM_ENVS)
 
     def test_final_observations_are_computed_where_they_are_read(self, lab: Lab, whole: Run) -> None:
         assert whole.shows_final_obs is lab.backend.reads_final_obs

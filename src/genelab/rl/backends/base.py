@@ -197,6 +197,10 @@ class Backend(ABC, Generic[Cfg]):
             f"{type(self).__name__} counts {self.unit}, and does not say how many an iteration has"
         )
 
+    def control_steps(self, agent: Cfg, num_envs: int) -> int | None:
+        """Return how many control steps each environment makes in the budget; None if the library cannot tell."""
+        return None
+
     def algorithm(self, agent: Cfg) -> str | None:
         """The algorithm that the agent config asks for; None if it does not say."""
         name = getattr(agent, "algorithm", None)

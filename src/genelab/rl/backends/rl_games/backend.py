@@ -32,6 +32,9 @@ class RlGamesBackend(LoopBackend[RlGamesAgentCfg]):
     def set_budget(self, agent: RlGamesAgentCfg, budget: int) -> None:
         agent.timesteps = budget
 
+    def control_steps(self, agent: RlGamesAgentCfg, num_envs: int) -> int:
+        return agent.timesteps
+
     def budget_per_iteration(self, agent: RlGamesAgentCfg, num_envs: int) -> int:
         return agent.horizon_length
 

@@ -32,6 +32,9 @@ class RslRlBackend(Backend[RslRlOnPolicyRunnerCfg]):
     def set_budget(self, agent: RslRlOnPolicyRunnerCfg, budget: int) -> None:
         agent.max_iterations = budget
 
+    def control_steps(self, agent: RslRlOnPolicyRunnerCfg, num_envs: int) -> int:
+        return agent.max_iterations * agent.num_steps_per_env
+
     def algorithm(self, agent: RslRlOnPolicyRunnerCfg) -> str:
         return "PPO"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from pathlib import Path
 
 from genelab.envs import ManagerBasedRlEnv
@@ -33,6 +34,9 @@ class Sb3Backend(Backend[Sb3AgentCfg]):
 
     def set_budget(self, agent: Sb3AgentCfg, budget: int) -> None:
         agent.timesteps = budget
+
+    def control_steps(self, agent: Sb3AgentCfg, num_envs: int) -> int:
+        return math.ceil(agent.timesteps / num_envs)
 
     def budget_per_iteration(self, agent: Sb3AgentCfg, num_envs: int) -> int:
         return agent.steps_per_iteration * num_envs

@@ -31,6 +31,9 @@ class SkrlBackend(LoopBackend[SkrlAgentCfg]):
     def set_budget(self, agent: SkrlAgentCfg, budget: int) -> None:
         agent.timesteps = budget
 
+    def control_steps(self, agent: SkrlAgentCfg, num_envs: int) -> int:
+        return agent.timesteps
+
     def budget_per_iteration(self, agent: SkrlAgentCfg, num_envs: int) -> int:
         return agent.rollouts
 
