@@ -172,7 +172,8 @@ def test_the_pendulum_takes_as_long_everywhere() -> None:
 
 def test_what_a_task_is_does_not_depend_on_the_one_before_it() -> None:
     """`genelab list` sorts and filters."""
-    about = [entry.description for entry in TASKS.entries()]
+    about = [entry.description for entry in TASKS.entries() if entry.package.startswith("genelab_")]
+    assert len(about) == 16
     assert not [text for text in about if re.search(r"\bthe same\b", text, re.IGNORECASE)]
     assert len(set(about)) == len(about)
 

@@ -327,7 +327,7 @@ def test_play_agrees_with_eval(lasting_task: str, num_steps: int) -> None:
     played = bundle_of("play")
     assert isinstance(played, PlayBundle)
     episodes = 8 * (num_steps // 100)
-    judge = ["eval", lasting_task, trained.checkpoint_path, "--num-envs", "8", "--seed", "9"]
+    judge = ["eval", lasting_task, trained.checkpoint_path, "--num-envs", "8", "--seed", "9", "--out", "eval.json"]
     assert run([*judge, "--episodes", str(episodes)]) == 0
     metrics = json.loads(Path("eval.json").read_text())["metrics"]
     assert played.extra["episodes"] == episodes

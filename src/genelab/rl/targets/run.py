@@ -359,7 +359,8 @@ class Policy:
             raise Refused(f"{path}: onnxruntime cannot load it: {error}") from error
         (self.obs, *state) = self.session.get_inputs()
         if list(self.obs.shape[1:]) != [about["obs_dim"]]:
-            raise Refused(f"{path}: takes {self.obs.shape[1:]} observations, its metadata say {about['obs_dim']}")
+            width = " × ".join(map(str, self.obs.shape[1:]))
+            raise Refused(f"{path}: takes {width} observations, its metadata say {about['obs_dim']}")
         self.shapes = {port.name: (port.shape[0], 1, port.shape[2]) for port in state}
         self.width = about["action_dim"]
         self.reset()
