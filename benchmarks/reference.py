@@ -383,6 +383,10 @@ def collect(source: Path, root: Path = ROOT) -> list[Path]:
         record = read_json(run / "run.json")
         target = root / "reference" / record["task"] / source.name / run.name
         kept = {name: value for name, value in record.items() if name not in _OF_A_MACHINE}
+        for name in ("git", "genelab_git"):
+            kept |= (
+                {name: {key: value for key, value in kept[name].items() if key != "branch"}} if kept.get(name) else {}
+            )
         kept["command"] = tidy_command(str(record.get("command") or ""))
         atomic_write_text(target / "run.json", json.dumps(kept, indent=1) + "\n")
         for file in (*run.glob("eval.json"), *run.glob("eval-*.json")):

@@ -18,6 +18,7 @@ from tests.futures import assert_same_future, make_far, through_a_file
 from tests.narrow import as_kind, present
 
 ALL = TASKS.ids()
+REFERENCE = Path(__file__).parents[1] / "reference"
 
 
 @functools.cache
@@ -224,6 +225,16 @@ def test_nothing_but_the_cue_tells_the_target_of_the_memory_tasks() -> None:
         # What a policy would do that wants to leave itself a note: go where the cue says while it is seen.
         observations, *_ = env.step(policy[:, 8:] if step < 5 else torch.full((2, 1), 0.1))
     assert (env.robot.joint_pos[:, 0] > 0.05).all(), "afterwards the cart goes where it is told"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_in_the_reference_runs_a_memory_ends_ten_times_nearer_to_the_target(seed: int) -> None:
+    errors = []
+    for kind in ("Rnn", "Mlp"):
+        home = REFERENCE / f"GeneLab-Inverted-Pendulum-Memory-{kind}-v0"
+        (file,) = home.glob(f"*/seed_{seed}/eval.json")
+        errors.append(json.loads(file.read_text())["task_metrics"]["final_target_error"])
+    assert errors[0] < 0.1 * errors[1]
 
 
 def test_the_memory_tasks_differ_only_in_the_network() -> None:

@@ -211,7 +211,9 @@ def test_what_is_kept_of_a_run_names_no_machine(tmp_path: Path) -> None:
     source = tmp_path / "logs" / TASK / "2026-01-02"
     words = "--eval-every=2 --agent.demo_path=/home/me/d.npz --env.simulation.threads=1 --seed 1 --log-dir /home/me/x"
     command = f"/home/me/venv/genelab/cli/main.py train {TASK} {words}"
-    write(source / "seed_1" / "run.json", {"task": TASK, "seed": 1, "pid": 7, "host": "mine", "command": command})
+    git = {"commit": "0123456", "branch": "mine", "dirty": False}
+    record = {"task": TASK, "seed": 1, "pid": 7, "host": "mine", "command": command, "git": git}
+    write(source / "seed_1" / "run.json", record)
     write(source / "seed_1" / "eval.json", evaluation(1.0, checkpoint="/home/me/x/seed_1/model_final.pt"))
     write(source / "seed_1" / "model_final.pt", "weights")
     (kept,) = reference.collect(source, tmp_path)
@@ -219,6 +221,7 @@ def test_what_is_kept_of_a_run_names_no_machine(tmp_path: Path) -> None:
     assert sorted(path.name for path in kept.iterdir()) == ["eval.json", "run.json"]
     kept_words = "--eval-every=2 --agent.demo_path=d.npz --env.simulation.threads=1 --seed 1"
     assert json.loads((kept / "run.json").read_text())["command"] == f"genelab train {TASK} {kept_words}"
+    assert json.loads((kept / "run.json").read_text())["git"] == {"commit": "0123456", "dirty": False}
     assert "me" not in "".join(path.read_text() for path in kept.iterdir()).replace("metrics", "").replace("mean", "")
     with pytest.raises(UsageError, match=r"has no seed_<S>/run\.json"):
         reference.collect(tmp_path, tmp_path)
