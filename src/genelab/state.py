@@ -294,6 +294,10 @@ def _load_part(part: Any, saved: Any) -> None:
 
 def _restored(here: Any, saved: Any) -> Any:
     """The saved value; into what is here where that is an object or a list, for others may hold it, too."""
+    # None says nothing of what an attribute may be later; a tensor, a number or a text stays one.
+    for kinds in (Tensor,), (bool, int, float), (str,):
+        if isinstance(here, kinds) and not isinstance(saved, kinds) and saved is not None:
+            raise _another(f"{{where}} is a {type(saved).__name__} there and a {type(here).__name__} here")
     if isinstance(saved, Tensor):
         if isinstance(here, Tensor) and here.shape != saved.shape:
             raise _another(f"{{where}} has the shape {tuple(saved.shape)} there and {tuple(here.shape)} here")

@@ -199,6 +199,13 @@ def test_a_damaged_state_is_refused_in_one_line(make_env: MakeEnv, path: tuple[s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("name", "value"), [("episode_length_buf", "text"), ("num_envs", torch.zeros(4))])
+def test_a_value_of_another_kind_is_refused(make_env: MakeEnv, name: str, value: Any) -> None:
+    env = make_env()
+    with pytest.raises(GenelabError, match=f"{name} is a .+ there and a .+ here"):
+        env.load_state_dict({**env.state_dict(), name: value})
+
+
 class Calls:
     """Holds what is no memory: a function that no two instances share."""
 
