@@ -6,12 +6,13 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from genelab.config import Amount, Count, check_values
+from genelab.config import Amount, check_values
+from genelab.config.bounds import Bounds
 from genelab.envs.watch import Watcher
 from genelab.errors import GenelabError
 from genelab.managers import (
@@ -35,7 +36,7 @@ class ManagerBasedEnvCfg:
     """What is in the world."""
     simulation: SimulationCfg = field(default_factory=SimulationCfg)
     """How it is stepped and shown."""
-    decimation: Count = 1
+    decimation: Annotated[int, Bounds(1, 2**31 - 1)] = 1
     """Physics steps per control step."""
     actions: dict[str, ActionTermCfg] = field(default_factory=dict)
     """From an action to targets."""
