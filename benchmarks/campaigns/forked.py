@@ -61,7 +61,9 @@ class Outcome:
             found[Broken.TRACEBACK] = f"traceback: {self.output.strip().splitlines()[-1][:200]}"
         if self.code in (1, 2) and not self.output.strip():
             found[Broken.SILENT] = "no line that says why"
-        if list(scratch.rglob(f"*{CANARY}*")) or (scratch.parent / CANARY).exists():
+        # A directory may be called like the word that tried: `--log-dir '$(touch CANARY)'` does as it is told.
+        left = [path for path in scratch.rglob(f"*{CANARY}*") if "touch" not in path.name]
+        if left or (scratch.parent / CANARY).exists():
             found[Broken.RAN] = "code was run"
         if (scratch.parent / "outside").read_text() != "untouched" or len(list(scratch.parent.iterdir())) != 2:
             found[Broken.OUTSIDE] = "a file outside of the working directory was changed"

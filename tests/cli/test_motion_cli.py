@@ -67,6 +67,14 @@ def test_play_films(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
         (["convert", "lift.csv", "--out", "a.csv"], "--out: a.csv must end in .npz"),
         (["convert", "lift.csv", "--out", "no/a.npz"], "--out: there is no directory no"),
         (["convert", "lift.csv", "--out", "a.npz", "--start", "2"], "there is no motion from 2 to its end s"),
+        (
+            ["convert", "lift.csv", "--out", "a.npz", "--to-fps", "inf"],
+            "Invalid value for '--to-fps': inf is no",
+        ),
+        (
+            ["convert", "lift.csv", "--out", "a.npz", "--to-fps", "1e30"],
+            "1 s at 1e+30 Hz are 1e+30 frames, and",
+        ),
         (["check", "lift.npz"], "lift.npz: there is no such file"),
         (["check", "lift"], "no motion is called 'lift'. Give a file .npz"),
         (["play", "lift.csv", "--vis", "--headless"], "--vis and --headless exclude each other"),

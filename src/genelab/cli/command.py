@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,18 @@ class Registered(click.Choice[str]):
     @property
     def choices(self) -> Sequence[str]:  # type: ignore[override]
         return (*self._names(), *self._more)
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds. Infinity and NaN, which pass any comparison with no bound, are refused."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number", param, ctx)
+        return number
 
 
 class InputFile(click.Path):
@@ -182,7 +195,7 @@ def simulation_options(function: Function, more_engines: Sequence[str] = (), vie
     options = (
         *(shows if viewer else ()),
         click.option("--gpu", is_flag=True, help="Run on the GPU."),
-        click.option("--dt", type=click.FloatRange(min=0, min_open=True), help="Physics step, s."),
+        click.option("--dt", type=FiniteRange(min=0, min_open=True), help="Physics step, s."),
         click.option("--engine", type=Registered(ENGINES.choices, *more_engines), help="What steps the physics."),
     )
     return add_options(function, *options)

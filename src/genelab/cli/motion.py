@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genelab.cli.command import Command, Function, Group, InputFile, add_options, echo, import_option, say, show
+from genelab.cli.command import (
+    Command,
+    FiniteRange,
+    Function,
+    Group,
+    InputFile,
+    add_options,
+    echo,
+    import_option,
+    say,
+    show,
+)
 from genelab.cli.film import film_from, motion_film_options
 from genelab.cli.viewer import viewer_from, viewer_options
 from genelab.config import TASKS, check_out
@@ -21,7 +32,7 @@ if TYPE_CHECKING:
 
 TASK = "Genelab-Tracking-Flat-Unitree-G1-v0"
 """Whose robot a motion is of, unless somebody says otherwise."""
-POSITIVE = click.FloatRange(min=0, min_open=True)
+POSITIVE = FiniteRange(min=0, min_open=True)
 
 
 @click.group("motion", cls=Group)
@@ -47,8 +58,8 @@ def _robot_options(function: Function) -> Function:
 @click.argument("source", metavar="IN")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), required=True, help="The NPZ file to write.")
 @click.option("--to-fps", type=POSITIVE, default=50.0, help="Frames per second to write [50].")
-@click.option("--start", type=click.FloatRange(min=0), help="Leave out what is before, s.")
-@click.option("--end", type=click.FloatRange(min=0), help="Leave out what is after, s.")
+@click.option("--start", type=FiniteRange(min=0), help="Leave out what is before, s.")
+@click.option("--end", type=FiniteRange(min=0), help="Leave out what is after, s.")
 @click.option("--smooth", "cutoff", metavar="HZ", type=POSITIVE, help="Leave out what is faster.")
 @_robot_options
 def convert(

@@ -11,6 +11,9 @@ from genelab.errors import UsageError
 from genelab.motion.clip import Clip
 from genelab.motion.rotation import continuous, normalized, slerp
 
+MAX_FRAMES = 1_000_000
+"""More than five hours at 50 Hz: a rate that asks for more is a mistake, and would fill the memory."""
+
 
 def resample(clip: Clip, fps: float) -> Clip:
     """The same motion at another rate: straight lines between frames, and even turns."""
@@ -19,6 +22,8 @@ def resample(clip: Clip, fps: float) -> Clip:
     count = math.floor(clip.seconds * fps + 1e-6) + 1
     if count < 2:
         raise UsageError(f"{clip.seconds:.3g} s at {fps:g} Hz are one frame, a motion has two at least")
+    if count > MAX_FRAMES:
+        raise UsageError(f"{clip.seconds:.3g} s at {fps:g} Hz are {count:.3g} frames, and {MAX_FRAMES:,} are the most")
     place = np.minimum(np.arange(count) * (clip.fps / fps), len(clip) - 1.0)
     first = np.minimum(place.astype(int), len(clip) - 2)
     share = place - first
