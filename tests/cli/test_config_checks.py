@@ -53,6 +53,7 @@ HUGE = "99999999999999999999"
         (["--env.episode_length_s=inf"], "env.episode_length_s: must be finite, got inf"),
         (["--env.simulation.threads=5000"], "env.simulation.threads: must be at most 4096, got 5000"),
         (["--env.simulation.solver.iterations=0"], "env.simulation.solver.iterations: must be at least 1, got 0"),
+        (["--env.observations.policy.history_length=100000"], "env.observations.policy.history_length: must be at"),
         (["--env.decimation=4294967296"], "env.decimation: must be at most 2147483647, got 4294967296"),
     ],
 )

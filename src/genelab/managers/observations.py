@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 from torch import Tensor
 
 from genelab import math as gm
+from genelab.config.bounds import Bounds
 from genelab.errors import ConfigError
 from genelab.managers.base import Table, Term, TermCfg, _name, _shape
 from genelab.managers.delay import DelayBuffer
@@ -59,7 +60,7 @@ class ObservationGroupCfg:
     """Terms in the order they are laid out."""
     enable_noise: bool = True
     """Whether the terms' noise is on; off for critics, playback and evaluation."""
-    history_length: int = 1
+    history_length: Annotated[int, Bounds(1, 10_000)] = 1
     """Frames stacked, oldest first. After a reset the first frame fills the stack."""
 
 
@@ -102,8 +103,6 @@ class ObservationGroup(Stateful):
         self.cfgs = cfg.terms
         if not self.cfgs:
             raise ConfigError(f"env.observations.{name}: a group needs at least one term")
-        if cfg.history_length < 1:
-            raise ConfigError(f"env.observations.{name}.history_length: at least 1, got {cfg.history_length}")
         self.terms = {key: Term(key, term, env, f"observation {name!r}") for key, term in self.cfgs.items()}
         self._with_memory = [term for term in self.terms.values() if term.instance is not None]
         values = {key: self._checked(term, term()) for key, term in self.terms.items()}
