@@ -149,7 +149,8 @@ def again(words: Sequence[str], path: Path, bad: list[str]) -> forked.Outcome:
 def left_behind(path: Path, outcome: forked.Outcome, bad: list[str]) -> None:
     """Temporary files and directories are bad, unless the command that came after names them."""
     leftovers = [one for one in path.rglob(".*.tmp") if one.name not in outcome.output]
-    if leftovers := [one for one in leftovers if not one.parent.name.endswith(".tmp")]:
+    # What lies in a directory that was named goes with it.
+    if leftovers := [one for one in leftovers if not any(folder.name.endswith(".tmp") for folder in one.parents)]:
         bad.append(f"{len(leftovers)} temporary files are left")
 
 
