@@ -165,7 +165,7 @@ SHAPES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "actions": (lambda about: about.update(actions={"a": 1}), "this export cannot be run: TypeError"),
     "entities": (lambda about: about.pop("entities"), "not in the metadata: 'entities'"),
     "joint": (lambda about: about["actions"][0].update(joint_names=["leg"]), "rollout: controls differ"),
-    "obs_dim": (lambda about: about.update(obs_dim=9), "takes [8] observations, its metadata say 9"),
+    "obs_dim": (lambda about: about.update(obs_dim=9), "takes 8 observations, its metadata say 9"),
     "no rollout": (lambda about: about.pop("rollout"), "the rollout of the whole loop is missing"),
     "empty rollout": (lambda about: about["rollout"].update(positions=[]), "has not 16 control steps"),
     "newer": (lambda about: about.update(schema_version=3), "schema_version 3 is unknown"),

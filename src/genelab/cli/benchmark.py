@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genelab.cli import benchmark_workflows
-from genelab.cli.command import FiniteRange, Group, InputFile, echo, import_option, say, show
+from genelab.cli.command import Group, InputFile, echo, import_option, say, show
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--out", metavar="FILE", type=click.Path(path_type=Path), default=Path("report.json"), help="[report.json]"
 )
 @click.option("--reference", metavar="FILE", type=InputFile(), help="Report of an earlier run.")
-@click.option("--tolerance", type=FiniteRange(min=0), default=0.1, help="Drop of the return that passes [0.1].")
+@click.option("--tolerance", type=click.FloatRange(min=0), default=0.1, help="Drop of the return that passes [0.1].")
 @import_option
 @click.pass_context
 def command(ctx: click.Context, suite: Path | None, out: Path, reference: Path | None, tolerance: float) -> None:
