@@ -235,7 +235,7 @@ def _ground_table(name: str, report: dict[str, Any]) -> Table:
 
 
 def _probe_table(reports: Mapping[str, dict[str, Any]]) -> Table:
-    """What share of each commanded velocity was achieved, standing, the speed that was left; and what was not asked."""
+    """Return the table of a velocity probe: shares of the command, errors by axis, heading drift and falls."""
     from rich import box
     from rich.table import Table
 

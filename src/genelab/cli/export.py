@@ -128,7 +128,7 @@ def command(
 
 
 def _robots(about: Mapping[str, Any]) -> str:
-    """How many robots the file serves at once."""
+    """Return how many robots the file serves at once."""
     alone = about.get("batch") == "static" if about["format"] == "onnx" else about["is_recurrent"]
     return "one robot" if alone else "any number of robots"
 

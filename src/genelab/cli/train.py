@@ -285,7 +285,7 @@ def _train_ranks(ctx: click.Context, changes: Mapping[str, Any]) -> None:
 
     names = ("num_envs", *RANK_OPTIONS)
     options = RankOptions(**{name: ctx.params[name] for name in names if ctx.params[name] is not None})
-    words = _words(ctx, without=("log_dir", "published", *names))
+    words = _words(ctx, without=("log_dir", *names))
     task, log_dir = ctx.params["task"], ctx.params["log_dir"]
     ctx.exit(train_ranks(task, options, words=words, overrides=changes, log_dir=log_dir))
 
@@ -298,7 +298,7 @@ def _train_seeds(ctx: click.Context, changes: Mapping[str, Any]) -> None:
         runs = train_seeds(
             options["task"],
             parse_seeds(options["seeds"]),
-            words=_words(ctx, without=("log_dir", "published", *SEED_OPTIONS)),
+            words=_words(ctx, without=("log_dir", *SEED_OPTIONS)),
             overrides=changes,
             log_dir=options["log_dir"],
             parallel=options["parallel"] or 1,

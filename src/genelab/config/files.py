@@ -154,8 +154,8 @@ def open_temporary(target: Path) -> tuple[Path, BinaryIO]:
     Returns:
         Its path, and the open file: while it is open, no other process takes it for a leftover.
     """
-    for path in _leftovers(target.parent):
-        if path.name[1:-13] == target.name:
+    for path in leftovers_of(target):
+        if path.is_file():  # a pipe would be waited for
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
                 path.unlink()
@@ -176,14 +176,10 @@ def open_temporary(target: Path) -> tuple[Path, BinaryIO]:
 
 def remove_leftovers(directory: Path) -> None:
     """Delete all that writers that were killed left in a directory of which this process is the owner."""
-    for path in _leftovers(directory):
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def _leftovers(directory: Path) -> list[Path]:
-    """Return the regular files that are called like `.name.1a2b3c4d.tmp`."""
-    return [path for path in directory.glob(".*.tmp*") if _LEFTOVER.fullmatch(path.name) and path.is_file()]
+    for path in directory.glob(".*.tmp*"):
+        if _LEFTOVER.fullmatch(path.name) and path.is_file():
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def inside(path: str | os.PathLike[str], home: str | os.PathLike[str]) -> bool:

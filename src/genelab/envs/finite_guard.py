@@ -35,7 +35,7 @@ class FiniteGuard(Watcher):
         self._steps = 0
         """Made so far."""
         self._found: tuple[Tensor, Tensor] | None = None
-        """What was wrong first, `(rows, N)`, and after how many steps."""
+        """The first finding, `(rows, N)`, and the number of steps made by then."""
         self._nothing = torch.zeros(1, env.num_envs, dtype=torch.bool, device=env.device)
 
     def before_step(self, action: Tensor) -> None:
@@ -85,7 +85,7 @@ class FiniteGuard(Watcher):
         raise self._error(f"not a finite number in environment {found[0]}{others}: {blamed}", found[0], steps)
 
     def _error(self, message: str, env_id: int, steps: int) -> NotFiniteError:
-        """What to raise about an environment, for a number that came up after so many steps."""
+        """Return the error to raise about an environment, for a number that came up after this many steps."""
         return NotFiniteError(message)
 
     def _bad(
@@ -95,7 +95,7 @@ class FiniteGuard(Watcher):
         action: Tensor | None = None,
         reward: Tensor | None = None,
     ) -> Tensor:
-        """Which numbers are none, `(rows, N)`, in the order of `_names`."""
+        """Return where numbers are NaN or infinite, `(rows, N)`, in the order of `_names`."""
         env, engine, nothing = self._env, self._env.scene.engine, self._nothing
         rows = [
             nothing if action is None else ~action.isfinite().all(dim=1)[None],
@@ -112,7 +112,7 @@ class FiniteGuard(Watcher):
         return torch.cat(rows)
 
     def _names(self) -> list[str | None]:
-        """Who gave each row of numbers: physics first, for the rest follows from it."""
+        """Return the source of each row of numbers: physics first, for the rest follows from it."""
         names = [None, None, "the physics", *(f"reward {name!r}" for name in self._env.reward_manager.terms)]
         for name, group in self._env.observation_manager.groups.items():
             for term in group.layout:
